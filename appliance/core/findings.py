@@ -1,0 +1,73 @@
+"""What a review consists of."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Verdict = Literal["correct", "incorrect", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect: `priority` 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository, lines from 1."""
+
+    title: str
+    body: str
+    priority: int
+    confidence: float
+    path: str
+    line_start: int
+    line_end: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of the reviewer, checked against the schema."""
+
+    verdict: Verdict
+    summary: str
+    reasoning: str
+    limits: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one review; zeros when the run told none."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_input_tokens + other.cached_input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_output_tokens + other.reasoning_output_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Proof that the agent looked: its commands that succeeded and those that did not."""
+
+    commands: tuple[str, ...] = ()
+    failed_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Review:
+    """Findings and verdict for one head SHA and base."""
+
+    target: str
+    head_sha: str
+    base_ref: str
+    base_sha: str
+    merge_base: str
+    result: Result
+    usage: Usage = field(default_factory=Usage)
+    evidence: Evidence = field(default_factory=Evidence)
+    seconds: float = 0.0
+    model: str = ""
+    rehearsal: bool = False

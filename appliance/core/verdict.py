@@ -1,0 +1,56 @@
+"""From a review to the gate."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.core.findings import Finding, Review
+
+GateState = Literal["pending", "success", "failure", "error"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A commit status: state and description (at most 140 characters, GitHub's limit)."""
+
+    state: GateState
+    description: str
+
+
+WAITING = Gate("pending", "waiting for the Codex review")
+NOTHING_TO_REVIEW = Gate("error", "nothing to review: the pull request changes no reviewable file")
+
+
+def running(attempt: int, max_attempts: int) -> Gate:
+    return Gate("pending", f"Codex review running (attempt {attempt} of {max_attempts})")
+
+
+def given_up(attempts: int, reason: str) -> Gate:
+    times = "once" if attempts == 1 else f"{attempts} times"
+    return Gate("error", f"review failed {times}: {reason}"[:140])
+
+
+def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:
+    return [finding for finding in findings if finding.priority <= block_priority]
+
+
+def gate_of(review: Review, block_priority: int) -> Gate:
+    """What the gate shows for a finished review (DESIGN: success needs every condition).
+
+    A review without one successful command never gets here as a review; it is refused here once more, since this
+    is the last place before the forge.
+    """
+    findings = review.result.findings
+    blockers = blocking(findings, block_priority)
+    if blockers:
+        noun = "finding" if len(blockers) == 1 else "findings"
+        priorities = ", ".join(f"P{priority}" for priority in sorted({finding.priority for finding in blockers}))
+        return Gate("failure", f"{len(blockers)} blocking {noun} ({priorities})")
+    if not review.evidence.commands:
+        return Gate("error", "the reviewer ran no command, so nobody looked")
+    if review.result.verdict == "inconclusive":
+        return Gate("error", "the review is inconclusive")
+    if review.result.verdict == "incorrect" and not findings:
+        return Gate("failure", "verdict incorrect, without a finding")
+    notes = f" ({len(findings)} note{'s' if len(findings) > 1 else ''})" if findings else ""
+    return Gate("success", f"no blocking findings{notes}")

@@ -1,0 +1,162 @@
+"""The one door through which every program runs."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+POLL_SECONDS = 0.1
+GRACE_SECONDS = 2.0
+MAX_OUTPUT = 64 * 1024 * 1024
+
+
+class Stopped(Exception):  # noqa: N818  (not an error: the person asked for it)
+    """The run was ended because the appliance stops or the work was superseded."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a program did. `code` is negative for a signal, as in `subprocess`."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    timed_out: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0 and not self.timed_out
+
+    @property
+    def out(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def err(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
+
+
+class ProgramError(Exception):
+    """A program failed; the message shows command, code and the end of its output."""
+
+    def __init__(self, completed: Completed) -> None:
+        self.completed = completed
+        how = "timed out" if completed.timed_out else f"exited with {completed.code}"
+        tail = (completed.err or completed.out).strip()[-2000:]
+        super().__init__(f"{' '.join(completed.argv[:6])} {how}: {tail}")
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    input: bytes | None = None,  # noqa: A002  (the word `subprocess` uses)
+    stop: threading.Event | None = None,
+    on_line: Callable[[bytes], None] | None = None,
+    pass_fds: Sequence[int] = (),
+    check: bool = False,
+) -> Completed:
+    """Run `argv` in a process group of its own and return what it did.
+
+    `timeout` is in seconds; at its end, or when `stop` is set, the whole group gets SIGTERM and, GRACE_SECONDS later,
+    SIGKILL. `env` replaces the environment (None: nothing but PATH and LANG). `on_line` gets each line of stdout as
+    it comes. Raises FileNotFoundError if the program is missing, Stopped if `stop` was set, ProgramError if `check`
+    is true and the program failed.
+    """
+    started = time.monotonic()
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(env) if env is not None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8"},
+        cwd=cwd,
+        start_new_session=True,
+        pass_fds=pass_fds,
+    )
+    out: list[bytes] = []
+    err: list[bytes] = []
+    threads = [
+        threading.Thread(target=_drain, args=(process.stdout, out, on_line), daemon=True),
+        threading.Thread(target=_drain, args=(process.stderr, err, None), daemon=True),
+    ]
+    if input is not None:
+        threads.append(threading.Thread(target=_feed, args=(process.stdin, input), daemon=True))
+    for thread in threads:
+        thread.start()
+    timed_out = stopped = False
+    try:
+        deadline = started + timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                process.wait(timeout=max(0.0, min(POLL_SECONDS, left) if stop is not None else left))
+                break
+            except subprocess.TimeoutExpired:
+                if stop is not None and stop.is_set():
+                    stopped = True
+                    break
+                if time.monotonic() >= deadline:
+                    timed_out = True
+                    break
+    finally:
+        kill_group(process)
+    for thread in threads:
+        thread.join(GRACE_SECONDS)
+    completed = Completed(
+        tuple(argv), process.returncode, b"".join(out), b"".join(err), time.monotonic() - started, timed_out
+    )
+    if stopped:
+        raise Stopped(f"{argv[0]} was stopped")
+    if check and not completed.ok:
+        raise ProgramError(completed)
+    return completed
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """End what is left of the group: SIGTERM, a grace, SIGKILL."""
+    if process.poll() is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+    _signal_group(process.pid, signal.SIGKILL)  # children that outlived the leader
+    process.wait()
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _drain(stream: IO[bytes] | None, into: list[bytes], on_line: Callable[[bytes], None] | None) -> None:
+    assert stream is not None
+    size = 0
+    for line in iter(stream.readline if on_line else lambda: stream.read1(65536), b""):  # type: ignore[attr-defined]
+        if size < MAX_OUTPUT:  # a program that floods us costs no more memory than this
+            into.append(line)
+            size += len(line)
+        if on_line:
+            on_line(line)
+    stream.close()
+
+
+def _feed(stream: IO[bytes] | None, data: bytes) -> None:
+    assert stream is not None
+    try:
+        stream.write(data)
+        stream.close()
+    except BrokenPipeError:
+        pass
