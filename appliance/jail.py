@@ -1,0 +1,180 @@
+"""The jail: our outer bwrap. One frozen policy becomes one argv.
+
+What is inside: the system's programs read-only, the checkout read-only, a private CODEX_HOME, a tmpfs for home and
+/tmp, a fresh /proc and /dev, and nothing else: no network, no token, no key, no other pull request.
+
+Three things are left out on purpose (all measured): `--disable-userns` and a bound /proc keep Codex's own sandbox from
+starting, and `--hostname` needs a system call that the container's seccomp profile blocks.
+"""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKOUT = "/checkout"
+CODEX_HOME = "/codex-home"
+CODEX_PACKAGE = "/opt/codex"
+CODEX = f"{CODEX_PACKAGE}/bin/codex"
+GATE_SOCKET = "/run/gate.sock"
+HOME = "/home/reviewer"
+PATH = "/usr/bin:/bin"  # has the system's bwrap: Codex prefers it to its bundled one, which no AppArmor profile covers
+
+RELAY_PORT = 8377
+RELAY_TIMED_OUT = 97  # exit code of `with_relay` when the relay never came to listen
+
+TMPFS_BYTES = 256 * 1024 * 1024
+
+_SYMLINKS = (("usr/bin", "/bin"), ("usr/lib", "/lib"), ("usr/lib64", "/lib64"), ("usr/sbin", "/sbin"))
+# No shadow, no hosts, no resolv.conf: names of users, the linker's cache, and Debian's alternatives (awk, pager).
+_ETC = ("ld.so.cache", "passwd", "group", "nsswitch.conf", "localtime", "alternatives")
+
+# Git on foreign content: nobody's configuration, no hooks, no helper programs, no prompts, no locks in a read-only
+# directory. Of use for the jail and, through Codex's configuration, for every command of the model.
+GIT_ENV: Mapping[str, str] = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_COUNT": "5",
+    "GIT_CONFIG_KEY_0": "core.hooksPath",
+    "GIT_CONFIG_VALUE_0": "/dev/null",
+    "GIT_CONFIG_KEY_1": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_1": "false",
+    "GIT_CONFIG_KEY_2": "safe.directory",
+    "GIT_CONFIG_VALUE_2": CHECKOUT,
+    "GIT_CONFIG_KEY_3": "credential.helper",
+    "GIT_CONFIG_VALUE_3": "",
+    "GIT_CONFIG_KEY_4": "protocol.allow",
+    "GIT_CONFIG_VALUE_4": "never",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+}
+
+
+@dataclass(frozen=True)
+class Bind:
+    """`source` outside is seen as `target` inside, read-only unless `writable`."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class JailPolicy:
+    """What one jail shows beside the system: binds in mount order, the whole environment, the working directory."""
+
+    binds: tuple[Bind, ...]
+    env: Mapping[str, str]
+    workdir: str
+
+
+def codex_package() -> Path:
+    """The directory of Codex's package, kept together: its bundled programs are found relative to the binary.
+
+    Raises FileNotFoundError if Codex is not installed or cannot be executed.
+    """
+    try:
+        from codex_cli_bin import bundled_package_dir  # noqa: PLC0415  (its absence is a fault, not a traceback)
+    except ImportError as error:
+        raise FileNotFoundError("the package openai-codex-cli-bin is not installed") from error
+    package = Path(bundled_package_dir())
+    binary = package / "bin" / "codex"
+    if not os.access(binary, os.X_OK):
+        raise FileNotFoundError(f"{binary} is missing or cannot be executed")
+    return package
+
+
+def review_policy(
+    *, tree: Path, git_dir: Path, objects: Path | None, codex_home: Path, gate_socket: Path | None
+) -> JailPolicy:
+    """The jail of one review.
+
+    `tree` is the checkout and `git_dir` its git directory; `objects` is the object directory that the checkout's
+    alternates name, shown at its own absolute path; `codex_home` is written by `codex_config.write_home`;
+    `gate_socket` is the model gate's Unix socket. Makes the mount point `.git` in `tree` if it is not there.
+    Raises FileNotFoundError without Codex, and ValueError if `tree/.git` is anything but a directory.
+    """
+    _mount_point(tree / ".git")
+    binds = [
+        Bind(codex_package(), CODEX_PACKAGE),
+        Bind(tree, CHECKOUT),
+        Bind(git_dir, f"{CHECKOUT}/.git"),
+        Bind(codex_home, CODEX_HOME, writable=True),
+    ]
+    if objects is not None:
+        binds.append(Bind(objects, str(objects)))
+    if gate_socket is not None:
+        binds.append(Bind(gate_socket, GATE_SOCKET))
+    env = {
+        "PATH": PATH,
+        "HOME": HOME,
+        "CODEX_HOME": CODEX_HOME,
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "GATE_TOKEN": "added-by-the-gate",  # Codex wants its env_key set; the key itself is never in the jail
+        **GIT_ENV,
+    }
+    return JailPolicy(tuple(binds), env, CHECKOUT)
+
+
+def argv(policy: JailPolicy, command: Sequence[str]) -> list[str]:
+    """The bwrap command line that runs `command` (absolute or on PATH) in the jail of `policy`."""
+    line = ["bwrap", *ISOLATION, "--clearenv"]
+    for name, value in policy.env.items():
+        line += ["--setenv", name, value]
+    line += ["--ro-bind", "/usr", "/usr"]
+    for target, link in _SYMLINKS:
+        line += ["--symlink", target, link]
+    for name in _ETC:
+        line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    line += ["--proc", "/proc", "--dev", "/dev"]
+    for directory in ("/tmp", HOME):
+        line += ["--size", str(TMPFS_BYTES), "--tmpfs", directory]
+    for bind in policy.binds:
+        line += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
+    return [*line, "--remount-ro", "/", "--chdir", policy.workdir, "--", *command]
+
+
+ISOLATION = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-net",
+    "--unshare-cgroup-try",
+    "--die-with-parent",
+    "--new-session",
+)
+
+# The wait reads /proc/net/tcp (state 0A: listening): no probe connection that the gate would have to answer.
+_RELAY = """
+/usr/bin/socat TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr UNIX-CONNECT:{socket} </dev/null >/dev/null &
+tries=0
+listening() {{ while read -r line; do case $line in *{local}*) return 0;; esac; done </proc/net/tcp; return 1; }}
+until listening; do
+  tries=$((tries+1))
+  if [ $tries -gt 500 ] || ! kill -0 $! 2>/dev/null; then echo 'relay: socat does not listen' >&2; exit {code}; fi
+  sleep 0.01
+done
+exec "$@"
+"""
+
+
+def with_relay(command: Sequence[str]) -> list[str]:
+    """`command` beside a relay from 127.0.0.1:RELAY_PORT to the gate's socket; it keeps its standard input.
+
+    Exits with RELAY_TIMED_OUT, without running `command`, if the relay does not listen within 5 seconds.
+    """
+    script = _RELAY.format(
+        port=RELAY_PORT, socket=GATE_SOCKET, local=f"'0100007F:{RELAY_PORT:04X} 00000000:0000 0A'", code=RELAY_TIMED_OUT
+    )
+    return ["/bin/sh", "-c", script.strip(), "relay", *command]
+
+
+def _mount_point(path: Path) -> None:
+    """Make the directory on which the git directory is mounted; git itself never touches a `.git` in a tree."""
+    path.mkdir(exist_ok=True)
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise ValueError(f"{path} is not a directory, so the git directory cannot be mounted there")
