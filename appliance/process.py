@@ -1,5 +1,6 @@
 """The one door through which every program runs."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ GRACE_SECONDS = 2.0
 MAX_OUTPUT = 64 * 1024 * 1024
 
 
-class Stopped(Exception):  # noqa: N818  (not an error: the person asked for it)
+class Stopped(Exception):
     """The run was ended because the appliance stops or the work was superseded."""
 
 
@@ -59,7 +60,7 @@ def run(
     timeout: float,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    input: bytes | None = None,  # noqa: A002  (the word `subprocess` uses)
+    input: bytes | None = None,
     stop: threading.Event | None = None,
     on_line: Callable[[bytes], None] | None = None,
     pass_fds: Sequence[int] = (),
@@ -126,19 +127,15 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     """End what is left of the group: SIGTERM, a grace, SIGKILL."""
     if process.poll() is None:
         _signal_group(process.pid, signal.SIGTERM)
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
     _signal_group(process.pid, signal.SIGKILL)  # children that outlived the leader
     process.wait()
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _drain(stream: IO[bytes] | None, into: list[bytes], on_line: Callable[[bytes], None] | None) -> None:
@@ -155,8 +152,6 @@ def _drain(stream: IO[bytes] | None, into: list[bytes], on_line: Callable[[bytes
 
 def _feed(stream: IO[bytes] | None, data: bytes) -> None:
     assert stream is not None
-    try:
+    with contextlib.suppress(BrokenPipeError):  # the program ended without reading it all
         stream.write(data)
         stream.close()
-    except BrokenPipeError:
-        pass

@@ -8,7 +8,10 @@ Verdict = Literal["correct", "incorrect", "inconclusive"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One defect: `priority` 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository, lines from 1."""
+    """One defect.
+
+    `priority` is 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository; lines count from 1.
+    """
 
     title: str
     body: str
@@ -50,10 +53,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Proof that the agent looked: its commands that succeeded and those that did not."""
+    """Proof that the agent looked: its commands that succeeded, those that did not, and what lay before it."""
 
     commands: tuple[str, ...] = ()
     failed_commands: tuple[str, ...] = ()
+    files_changed: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,3 +75,4 @@ class Review:
     seconds: float = 0.0
     model: str = ""
     rehearsal: bool = False
+    nothing_to_review: bool = False

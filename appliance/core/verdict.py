@@ -30,6 +30,10 @@ def given_up(attempts: int, reason: str) -> Gate:
     return Gate("error", f"review failed {times}: {reason}"[:140])
 
 
+def usage_limit(until: str) -> Gate:
+    return Gate("pending", f"usage limit, next try {until}")
+
+
 def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:
     return [finding for finding in findings if finding.priority <= block_priority]
 
@@ -40,6 +44,8 @@ def gate_of(review: Review, block_priority: int) -> Gate:
     A review without one successful command never gets here as a review; it is refused here once more, since this
     is the last place before the forge.
     """
+    if review.nothing_to_review:
+        return NOTHING_TO_REVIEW
     findings = review.result.findings
     blockers = blocking(findings, block_priority)
     if blockers:

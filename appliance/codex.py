@@ -1,0 +1,166 @@
+"""Runs Codex on one pull request, in the jail, and says how it ended."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from appliance import codex_config, jail, process
+from appliance.core.ending import Invalid, Run, judge
+from appliance.core.events import Stream
+from appliance.core.faults import Fault
+from appliance.core.findings import Evidence, Result, Review, Usage
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.prompt import File, repair_prompt, review_prompt
+from appliance.core.pulls import Pull
+from appliance.core.result import SCHEMA
+from appliance.gate import Gate, Upstream
+
+log = structlog.get_logger()
+
+MIN_REPAIR_SECONDS = 5.0
+EXEC = (
+    jail.CODEX,
+    "exec",
+    "--strict-config",
+    "--ephemeral",
+    "--json",
+    "--skip-git-repo-check",
+    "--output-schema",
+    f"{jail.CODEX_HOME}/{codex_config.SCHEMA}",
+    "-o",
+    f"{jail.CODEX_HOME}/{codex_config.LAST_MESSAGE}",
+    "-C",
+    jail.CHECKOUT,
+    "-",  # the prompt comes on stdin: as an argument beside an open stdin Codex would wait for more
+)
+
+
+class Checkout(Protocol):
+    """Where the pull request's files are."""
+
+    @property
+    def tree(self) -> Path: ...
+    @property
+    def git_dir(self) -> Path: ...
+    @property
+    def objects(self) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model reviews, and the way to it. `rehearsal`: it is the scripted one."""
+
+    name: str
+    effort: str
+    upstream: Upstream
+    rehearsal: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pull request ready to be read."""
+
+    pull: Pull
+    base_sha: str
+    merge_base: str
+    files: Sequence[File]
+    checkout: Checkout
+
+
+Progress = Callable[[str], None]
+
+
+def review(
+    job: Job,
+    model: Model,
+    work: Path,
+    *,
+    timeout: float,
+    stop: threading.Event | None,
+    probe: Callable[[], Fault | None],
+    progress: Progress = lambda _: None,
+) -> Ending:
+    """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
+
+    `work` is an empty directory of this attempt's own, not below /tmp. `timeout` is for all of it, in seconds.
+    `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
+    named as what it is. Raises process.Stopped when `stop` is set, OSError if the workstation fails us.
+    """
+    started = time.monotonic()
+    prompt = review_prompt(job.pull, job.merge_base, job.files)
+    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress)]
+    judged = judge(runs)
+    left = timeout - (time.monotonic() - started)
+    if isinstance(judged, Invalid) and left > MIN_REPAIR_SECONDS and not (fault := probe()):
+        log.info("review.repair", target=job.pull.target, reason=judged.reason)
+        progress(f"the answer is refused ({judged.reason}); asking once more")
+        again = repair_prompt(prompt, runs[0].stream.last_message, judged.reason)
+        runs.append(_run(job, model, work / "repair", again, left, stop, progress))
+        judged = judge(runs)
+    if isinstance(judged, Result):
+        return Ending(
+            Outcome.REVIEWED, "reviewed", review=_review(job, model, judged, runs, time.monotonic() - started)
+        )
+    fault = probe()
+    if fault:
+        return Ending(Outcome.SANDBOX, f"the sandbox failed: {fault.cause}", fault=fault)
+    if isinstance(judged, Invalid):
+        return Ending(Outcome.MODEL_OUTPUT, f"no valid review: {judged.reason}"[:300])
+    return judged
+
+
+def _run(
+    job: Job, model: Model, work: Path, prompt: str, timeout: float, stop: threading.Event | None, progress: Progress
+) -> Run:
+    home = work / "codex-home"
+    home.mkdir(parents=True)
+    codex_config.write_home(home, model=model.name, effort=model.effort, objects=job.checkout.objects, schema=SCHEMA)
+    stream = Stream()
+
+    def take(line: bytes) -> None:
+        command = stream.add(line)
+        if command:
+            progress(f"$ {command}")
+
+    with Gate(work / "gate.sock", model.upstream) as gate:
+        policy = jail.review_policy(
+            tree=job.checkout.tree,
+            git_dir=job.checkout.git_dir,
+            objects=job.checkout.objects,
+            codex_home=home,
+            gate_socket=gate.path,
+        )
+        done = process.run(
+            jail.argv(policy, jail.with_relay(EXEC)),
+            timeout=timeout,
+            input=prompt.encode("utf-8", "surrogateescape"),
+            stop=stop,
+            on_line=take,
+        )
+    return Run(done.code, done.timed_out, done.err[-20_000:], stream, tuple(gate.answers))
+
+
+def _review(job: Job, model: Model, result: Result, runs: Sequence[Run], seconds: float) -> Review:
+    commands = [command for run in runs for command in run.stream.commands]
+    return Review(
+        target=job.pull.target,
+        head_sha=job.pull.head_sha,
+        base_ref=job.pull.base_ref,
+        base_sha=job.base_sha,
+        merge_base=job.merge_base,
+        result=result,
+        usage=sum((run.stream.usage for run in runs), Usage()),
+        evidence=Evidence(
+            commands=tuple(command.command for command in commands if command.ok),
+            failed_commands=tuple(command.command for command in commands if not command.ok),
+            files_changed=len(job.files),
+        ),
+        seconds=seconds,
+        model=model.name,
+        rehearsal=model.rehearsal,
+    )

@@ -1,0 +1,102 @@
+"""From what one run of Codex did to what it means. Structure decides, never the words of a message."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from appliance.core.events import Stream
+from appliance.core.faults import Fault, is_bwrap_failure
+from appliance.core.findings import Result
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.result import InvalidResult, parse_result
+from appliance.core.upstream import Answer, ending_of
+
+REPORT_REMEDY = "see `docker logs review-appliance`, and report this with it: it is a fault of the appliance."
+KILLED = (-9, 137)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one `codex exec` left behind. `code` is negative for a signal."""
+
+    code: int
+    timed_out: bool
+    stderr: str
+    stream: Stream
+    answers: tuple[Answer, ...]
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """The run ended well but gave no review; `reason` is in words that the model can act on."""
+
+    reason: str
+
+
+def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
+    """What the last of `runs` (the first, or the repair after it) amounts to; evidence counts from all of them."""
+    run = runs[-1]
+    stream = run.stream
+    broken = [
+        command
+        for command in stream.commands
+        if not command.ok and is_own_bwrap_failure(command.command, command.output)
+    ]
+    if broken:
+        return Ending(Outcome.SANDBOX, "Codex's sandbox failed during the review", fault=_sandbox(broken[0].output))
+    if stream.malformed:
+        return _workstation("codex-protocol", "Codex printed what is not an event of its", stream.malformed[0])
+    if stream.completed and run.code == 0 and not run.timed_out:
+        if not any(command.ok for each in runs for command in each.stream.commands):
+            return Invalid("no command succeeded, so nothing was looked at")
+        try:
+            return parse_result(stream.last_message)
+        except InvalidResult as invalid:
+            return Invalid(str(invalid))
+    return _failed(run)
+
+
+def _failed(run: Run) -> Ending:
+    upstream = ending_of(run.answers)
+    if run.timed_out and not any(answer.ok for answer in run.answers):
+        said = "the model did not answer before the review's time was over"
+        remedy = "check APPLIANCE_MODEL_URL and the model's status page; or raise APPLIANCE_REVIEW_TIMEOUT."
+        fault = Fault("model-unreachable", f"{said[0].upper()}{said[1:]}.", remedy)
+        return upstream or Ending(Outcome.MODEL_UNREACHABLE, said, fault=fault)
+    if run.timed_out:
+        return Ending(Outcome.TIMEOUT, Outcome.TIMEOUT.value)
+    if upstream:
+        return upstream
+    if not run.stream.started:
+        if _bwrap_lines(run.stderr):
+            return Ending(Outcome.SANDBOX, "the jail failed", fault=_sandbox(run.stderr))
+        return _workstation("codex-start", "Codex did not start", run.stderr.strip() or f"exit code {run.code}")
+    if run.code in KILLED:
+        return Ending(Outcome.INTERRUPTED, "Codex was killed, perhaps for lack of memory")
+    if run.stream.failure:
+        return Ending(Outcome.TURN_FAILED, f"turn failed: {run.stream.failure}"[:300])
+    return _workstation(
+        "codex-failed", f"Codex ended with exit code {run.code} and no result", run.stderr.strip()[-500:]
+    )
+
+
+def is_own_bwrap_failure(command: str, output: str) -> bool:
+    """Whether this output is that of the sandbox around a command, not of the command.
+
+    A command that itself runs bwrap may fail with the very words.
+    """
+    return "bwrap" not in command and is_bwrap_failure(output)
+
+
+def _bwrap_lines(stderr: str) -> bool:
+    return any(line.startswith("bwrap: ") for line in stderr.splitlines())
+
+
+def _sandbox(symptom: str) -> Fault:
+    """Named by its text alone for now: the probe that runs next knows the facts."""
+    remedy = "run `docker exec review-appliance appliance selftest` and do what it says."
+    return Fault("unknown", "Codex's sandbox failed during a review.", remedy, symptom.strip()[:2000])
+
+
+def _workstation(cause: str, sentence: str, symptom: str) -> Ending:
+    fault = Fault(cause, f"{sentence}: {symptom[:300]}", REPORT_REMEDY, symptom[:2000])
+    return Ending(Outcome.WORKSTATION, sentence, fault=fault)

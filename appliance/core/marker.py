@@ -1,0 +1,75 @@
+"""The hidden marker in our own comments: what was reviewed, signed with a key of this appliance.
+
+The forge is the truth: a lost database loses only history, since this is read back from the comment. Anyone can write
+a comment, so a marker without our signature counts for nothing, nor does one of another head, base or pull request.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
+
+_PATTERN = re.compile(r"<!-- review-appliance:v1 ([A-Za-z0-9_=-]+) ([0-9a-f]{64}) -->")
+MAX_FINDINGS = 50
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What one comment reviewed. `findings` are (priority, path, title), at most MAX_FINDINGS."""
+
+    target: str
+    head_sha: str
+    base_ref: str
+    base_sha: str
+    merge_base: str
+    gate_state: str
+    gate_description: str
+    findings: tuple[tuple[int, str, str], ...] = ()
+
+    @property
+    def gate(self) -> Gate:
+        assert self.gate_state in ("pending", "success", "failure", "error")
+        return Gate(self.gate_state, self.gate_description)  # type: ignore[arg-type]
+
+    def is_of(self, pull: Pull) -> bool:
+        return (self.target, self.head_sha, self.base_ref) == (pull.target, pull.head_sha, pull.base_ref)
+
+
+def render(marker: Marker, key: bytes) -> str:
+    payload = base64.urlsafe_b64encode(json.dumps(asdict(marker), separators=(",", ":")).encode()).decode()
+    return f"<!-- review-appliance:v1 {payload} {_sign(payload, key)} -->"
+
+
+def read(body: str, key: bytes) -> Marker | None:
+    """The marker of a comment, or None if there is none with our signature."""
+    for payload, signature in _PATTERN.findall(body):
+        if hmac.compare_digest(signature, _sign(payload, key)):
+            return _decode(payload)
+    return None
+
+
+def newest(bodies: Iterable[str], key: bytes) -> Marker | None:
+    """The last signed marker among comments given oldest first."""
+    markers = [marker for body in bodies if (marker := read(body, key))]
+    return markers[-1] if markers else None
+
+
+def _sign(payload: str, key: bytes) -> str:
+    return hmac.new(key, payload.encode(), hashlib.sha256).hexdigest()
+
+
+def _decode(payload: str) -> Marker | None:
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(payload))
+        fields["findings"] = tuple((int(p), str(path), str(title)) for p, path, title in fields["findings"])
+        marker = Marker(**fields)
+    except (ValueError, TypeError, KeyError, binascii.Error):
+        return None  # signed by us, but of a version that we no longer read
+    return marker if marker.gate_state in ("pending", "success", "failure", "error") else None

@@ -1,0 +1,104 @@
+"""The tables. A change here needs a migration in `migrations/versions` and a new SCHEMA_REVISION in `store`."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+etags = sa.Table(
+    "etags",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("etag", sa.Text, nullable=False),
+    sa.Column("link", sa.Text),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("stored_at", sa.Float, nullable=False),
+)
+
+pulls = sa.Table(
+    "pulls",
+    metadata,
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("repository", sa.Text, nullable=False, index=True),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("head_sha", sa.Text, nullable=False),
+    sa.Column("base_ref", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("open", sa.Boolean, nullable=False),
+    sa.Column("first_seen_at", sa.Float, nullable=False),
+    sa.Column("looked_at", sa.Text, nullable=False, server_default=""),
+    sa.Column("again_after", sa.Float),
+    sa.Column("state", sa.Text, nullable=False, server_default="waiting"),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("next_try", sa.Float),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("target", sa.Text, nullable=False, index=True),
+    sa.Column("head_sha", sa.Text, nullable=False),
+    sa.Column("base_ref", sa.Text, nullable=False),
+    sa.Column("base_sha", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("started_at", sa.Float, nullable=False),
+    sa.Column("ended_at", sa.Float),
+    sa.Column("outcome", sa.Text),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("forgotten_at", sa.Float),
+)
+# An attempt that has not ended is a lease: one for each pull request.
+sa.Index(
+    "one_attempt_at_a_time",
+    attempts.c.target,
+    unique=True,
+    sqlite_where=attempts.c.ended_at.is_(None),
+    postgresql_where=attempts.c.ended_at.is_(None),
+)
+
+reviews = sa.Table(
+    "reviews",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("attempt", sa.Integer, sa.ForeignKey("attempts.id")),
+    sa.Column("target", sa.Text, nullable=False, index=True),
+    sa.Column("head_sha", sa.Text, nullable=False),
+    sa.Column("base_ref", sa.Text, nullable=False),
+    sa.Column("gate_state", sa.Text, nullable=False),
+    sa.Column("gate_description", sa.Text, nullable=False),
+    sa.Column("review", sa.Text),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("delivered_at", sa.Float),
+    sa.Column("abandoned_at", sa.Float),
+    sa.Column("comment_id", sa.Text),
+    sa.Column("comment_url", sa.Text),
+    sa.Column("forgotten_at", sa.Float),
+)
+
+gates = sa.Table(
+    "gates",
+    metadata,
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("head_sha", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+    sa.Column("set_at", sa.Float, nullable=False),
+)
+
+local_gates = sa.Table(
+    "local_gates",
+    metadata,
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("head_sha", sa.Text, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("description", sa.Text, nullable=False),
+)
+
+meta = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
