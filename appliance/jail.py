@@ -76,7 +76,7 @@ def codex_package() -> Path:
     Raises FileNotFoundError if Codex is not installed or cannot be executed.
     """
     try:
-        from codex_cli_bin import bundled_package_dir  # noqa: PLC0415  (its absence is a fault, not a traceback)
+        from codex_cli_bin import bundled_package_dir  # its absence is a fault, not a traceback
     except ImportError as error:
         raise FileNotFoundError("the package openai-codex-cli-bin is not installed") from error
     package = Path(bundled_package_dir())

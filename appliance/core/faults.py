@@ -1,7 +1,12 @@
 """Faults: a named cause with what happened and what the person does next."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from appliance.core.catalogue import CATALOGUE, UNKNOWN, Condition, Entry
+
+MAX_SYMPTOM = 2000  # characters kept of a program's raw text
 
 
 @dataclass(frozen=True)
@@ -20,3 +25,67 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.cause}: {self.sentence} Next: {self.remedy}"
+
+
+def classify(step: str, symptom: str, code: int | None, facts: Mapping[str, object]) -> Fault:
+    """Name the cause of a failed step of the self-test, from its text *and* from the facts read beside it.
+
+    `step` is the self-test's name of it, `symptom` what the failed program wrote, `code` its exit code (None: it never
+    ran), `facts` what `appliance.facts` read; a fact that could not be read is simply not there. Never fails: what
+    the catalogue does not know is `unknown`, with text and facts kept. The fact `told_by` says whether facts
+    confirmed the cause or the text alone names it.
+    """
+    proven = [entry for entry in CATALOGUE if _text(entry.texts + entry.shared, symptom) and _proven(entry, facts)]
+    likely = [entry for entry in CATALOGUE if _text(entry.texts, symptom) and not _refuted(entry, facts)]
+    entry = next(iter(proven + likely), UNKNOWN)
+    told_by = "facts" if entry in proven else "nothing" if entry is UNKNOWN else "text"
+    return _fault(entry, symptom, {**facts, "step": step, "exit_code": code, "told_by": told_by})
+
+
+def named(cause: str, symptom: str = "", facts: Mapping[str, object] | None = None) -> Fault:
+    """The fault of a cause that is certain without a text, as a program that is not there. Raises KeyError."""
+    return _fault(_BY_CAUSE[cause], symptom, facts or {})
+
+
+_BY_CAUSE = {entry.cause: entry for entry in (*CATALOGUE, UNKNOWN)}
+
+
+def _fault(entry: Entry, symptom: str, facts: Mapping[str, object]) -> Fault:
+    return Fault(entry.cause, entry.sentence, entry.remedy, symptom.strip()[:MAX_SYMPTOM], dict(facts))
+
+
+def _text(patterns: tuple[str, ...], symptom: str) -> bool:
+    return any(re.search(pattern, symptom) for pattern in patterns)
+
+
+def _proven(entry: Entry, facts: Mapping[str, object]) -> bool:
+    return bool(entry.must) and all(_holds(one, facts) for one in entry.must) and not _refuted(entry, facts)
+
+
+def _refuted(entry: Entry, facts: Mapping[str, object]) -> bool:
+    return any(_holds(one, facts) is False for one in entry.must) or any(_holds(one, facts) for one in entry.never)
+
+
+def _holds(condition: Condition, facts: Mapping[str, object]) -> bool | None:
+    """None: the fact was not read."""
+    if condition.fact not in facts:
+        return None
+    return re.fullmatch(condition.pattern, str(facts[condition.fact]), re.DOTALL) is not None
+
+
+# bwrap's own lines, alone or behind what Codex puts before them. Not `execvp` (the jail is up, the command is missing),
+# and not a complaint about arguments (the agent called bwrap itself).
+_BWRAP_LINE = re.compile(
+    r"(?:(?:Error: )?Child process exited with code \d+: )?(?:<\d>)?bwrap: "
+    r"(?!execvp )(?!Unknown option)(?!\S+ takes )(?!--)(?P<message>\S.{0,500})"
+)
+
+
+def is_bwrap_failure(output: str) -> bool:
+    """Whether `output`, all that a failed command wrote, is nothing but bwrap's own failure.
+
+    A text that quotes such a line among others is not: repositories contain them. Only to be asked of a command that
+    exited non-zero, and only a hint: `selftest.nested_probe` decides.
+    """
+    lines = [line for line in output.strip().splitlines() if line.strip()]
+    return bool(lines) and len(lines) <= 3 and all(_BWRAP_LINE.fullmatch(line.strip()) for line in lines)
