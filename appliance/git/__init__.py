@@ -1,0 +1,22 @@
+"""Git: a hardened door for it, one mirror per repository, kept checkouts."""
+
+from appliance.git.changes import ChangedFile
+from appliance.git.errors import GitError, Superseded
+from appliance.git.hardened import git
+from appliance.git.mirror import Mirror, Mirrors
+from appliance.git.names import check_ref, check_sha, directory_name
+from appliance.git.slots import Slot, Slots
+
+__all__ = [
+    "ChangedFile",
+    "GitError",
+    "Mirror",
+    "Mirrors",
+    "Slot",
+    "Slots",
+    "Superseded",
+    "check_ref",
+    "check_sha",
+    "directory_name",
+    "git",
+]

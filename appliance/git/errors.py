@@ -1,0 +1,132 @@
+"""What git's failures mean: a table from its words to cause, remedy and whether a retry can help."""
+
+import re
+from dataclasses import dataclass
+
+from appliance.process import Completed
+
+
+class GitError(Exception):
+    """Git did not do what was asked; the message says what and the next step.
+
+    `permanent`: asking again cannot help until a person acts. `cause` is one of `forge-login`, `forge-permission`,
+    `forge-not-found`, `forge-rate-limited`, `forge-unreachable`, `superseded`, `disk-full`, `mirror-corrupt`,
+    `bad-name`, `git`.
+    """
+
+    def __init__(self, cause: str, sentence: str, *, remedy: str, permanent: bool = True) -> None:
+        super().__init__(f"{sentence}. Next: {remedy}.")
+        self.cause = cause
+        self.sentence = sentence
+        self.remedy = remedy
+        self.permanent = permanent
+
+
+class Superseded(GitError):
+    """The head or the base is no longer what the forge listed: plan anew."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("superseded", sentence, remedy="nothing, the next cycle looks again", permanent=False)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """One line of the table: if `pattern` is in git's stderr, this is what happened."""
+
+    cause: str
+    pattern: str
+    sentence: str
+    remedy: str
+    permanent: bool
+
+
+_FREE = "free space on the volume of the state, then wait for the next cycle"
+_MISSING = "check the repository's name, and that the token may read it"
+_TOKEN = "renew GITHUB_TOKEN, or give it the right to read contents"
+_WAIT = "check the network and the forge's status page; the next cycle tries again"
+_CA = "give the certificate authority of the forge in SSL_CERT_FILE"
+
+# The first line that fits wins. Texts from git 2.39 to 2.47, and of libcurl.
+_TABLE = (
+    _Words("disk-full", r"No space left on device|Disk quota exceeded", "the disk is full", _FREE, True),
+    _Words(
+        "superseded",
+        r"couldn't find remote ref|not our ref|no such remote ref|unadvertised object",
+        "the forge no longer has the branch or commit",
+        "nothing, the next cycle looks again",
+        False,
+    ),
+    _Words(
+        "forge-login",
+        r"Authentication failed|could not read (?:Username|Password)|returned error: 401",
+        "the forge does not accept the token",
+        _TOKEN,
+        True,
+    ),
+    _Words("forge-permission", r"returned error: 403", "the token may not read this repository", _TOKEN, True),
+    _Words("forge-rate-limited", r"returned error: 429", "the forge limits our requests", _WAIT, False),
+    _Words(
+        "forge-not-found",
+        r"unable to update url base from redirection|returned error: 30\d",
+        "the repository has moved",
+        "give its new name",
+        True,
+    ),
+    _Words(
+        "forge-not-found",
+        r"repository '.*' not found|returned error: 404|does not appear to be a git repository|does not exist",
+        "the repository is not there, or the token does not see it",
+        _MISSING,
+        True,
+    ),
+    _Words(
+        "mirror-corrupt",
+        r"(?:loose object|packed object|object file|packfile|pack file)"
+        r".*(?:corrupt|empty|truncated|unavailable|cannot be accessed)"
+        r"|bad object|invalid sha1 pointer|inflate: |unable to read (?:tree|sha1|object)|could not parse"
+        r"|did not send all necessary objects|missing (?:blob|tree|commit)|Could not read [0-9a-f]{40}|bad tree object"
+        r"|not a git repository|bad config line|unable to unpack|hash mismatch|is not a valid object|bad signature"
+        r"|file .*\.(?:pack|idx) (?:is far too short|is too small|index)|bad packed object|failed to read object"
+        r"|unable to resolve reference|your current branch appears to be broken|nonexistent object|bad ref|broken ref",
+        "the kept copy of the repository is damaged",
+        "nothing, it is fetched anew; check the disk if this comes back",
+        False,
+    ),
+    _Words(
+        "forge-unreachable",
+        r"SSL certificate problem|certificate verif|server verification failed",
+        "the forge's certificate is not trusted",
+        _CA,
+        True,
+    ),
+    _Words(
+        "forge-unreachable",
+        r"Could not resolve|Failed to connect|Connection (?:refused|reset|timed out)|Couldn't connect"
+        r"|returned error: 5\d\d|Operation (?:timed out|too slow)|early EOF|RPC failed|hung up|unexpected disconnect"
+        r"|TLS|gnutls|SSL_|Empty reply",
+        "the forge cannot be reached",
+        _WAIT,
+        False,
+    ),
+)
+
+
+def error_of(completed: Completed, what: str) -> GitError:
+    """What a failed run of git means; `what` is the command without its arguments, such as `fetch`."""
+    if completed.timed_out:
+        sentence = f"git {what} did not end within {completed.seconds:.0f} s"
+        return GitError("forge-unreachable" if what == "fetch" else "git", sentence, remedy=_WAIT, permanent=False)
+    text = completed.err.strip() or completed.out.strip()
+    tail = " ".join(text.split())[-500:]
+    for words in _TABLE:
+        if re.search(words.pattern, text):
+            if words.cause == "superseded":
+                return Superseded(f"{words.sentence} (git {what}: {tail})")
+            sentence = f"{words.sentence} (git {what}: {tail})"
+            return GitError(words.cause, sentence, remedy=words.remedy, permanent=words.permanent)
+    return GitError(
+        "git",
+        f"git {what} exited with {completed.code}: {tail}",
+        remedy="read the message; report it if the repository is sound",
+        permanent=False,
+    )

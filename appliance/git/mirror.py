@@ -1,0 +1,218 @@
+"""One bare copy per repository, shared by all its reviews."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.flock import held
+from appliance.forge import Source
+from appliance.git.changes import ARGS, ChangedFile, parse
+from appliance.git.errors import GitError, Superseded, error_of
+from appliance.git.hardened import UPLOAD_PACK, git
+from appliance.git.names import check_ref, check_sha, check_url, directory_name, is_sha
+from appliance.process import MAX_OUTPUT
+
+FETCH_SECONDS = 900.0
+LOCAL_SECONDS = 120.0
+MAX_PACKS = 50
+SUSPECT = "appliance-suspect"  # a file in a mirror whose objects turned out to be damaged: the next fetch starts anew
+
+# Attributes come from the repository under review: `-diff` would hide a change, `text`, `ident` or an encoding would
+# show other bytes than the commit has. This file outranks every .gitattributes (gitattributes(5)).
+ATTRIBUTES = "* !diff !text !eol !crlf !ident !filter !working-tree-encoding !merge !whitespace\n"
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A kept copy of a repository that has a head, and the base branch as it was when it was fetched."""
+
+    path: Path
+    base_ref: str
+    base: str
+
+    @property
+    def objects(self) -> Path:
+        return self.path / "objects"
+
+    def base_sha(self, ref: str) -> str:
+        """Tip of the base branch (short or full name) as this fetch found it; raises GitError for any other ref."""
+        if self.base_ref not in {ref, f"refs/heads/{ref}"}:
+            raise GitError("bad-name", f"{ref!r} was not fetched", remedy="fetch it first")
+        return self.base
+
+    def merge_base(self, a: str, b: str) -> str | None:
+        """The best common ancestor of two commits, or None for unrelated histories. Raises GitError."""
+        completed = git(
+            ["merge-base", check_sha(a), check_sha(b)], git_dir=self.path, timeout=LOCAL_SECONDS, check=False
+        )
+        if completed.code == 1 and not completed.stderr:
+            return None
+        if not completed.ok:
+            raise error_of(completed, "merge-base")
+        return completed.out.split()[0]
+
+    def changed_files(self, base: str, head: str) -> tuple[ChangedFile, ...]:
+        """The files that differ from `base` to `head`, in git's order; renames as renames. Raises GitError.
+
+        Submodules are named, never entered. For the changes of a pull request `base` is the merge base.
+        """
+        args = [*ARGS, "--ignore-submodules=none", "--submodule=short", check_sha(base), check_sha(head), "--"]
+        completed = git(args, git_dir=self.path, timeout=LOCAL_SECONDS)
+        if len(completed.stdout) >= MAX_OUTPUT:
+            raise GitError("git", "the pull request changes too many files to list", remedy="split the pull request")
+        return parse(completed.stdout)
+
+    def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
+        """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""
+        listing = git(["ls-tree", "-z", check_sha(commit), "--", path], git_dir=self.path, timeout=LOCAL_SECONDS)
+        mode, _, rest = listing.stdout.partition(b" ")
+        if mode not in {b"100644", b"100755"}:
+            return None
+        blob = rest.split(b"\t", 1)[0].split(b" ")[1].decode()
+        return git(["cat-file", "blob", blob], git_dir=self.path, timeout=LOCAL_SECONDS).stdout[:limit]
+
+
+class Mirrors:
+    """The mirrors below `root`, one directory each."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def fetch(
+        self,
+        repository: str,
+        source: Source,
+        *,
+        head_sha: str,
+        base_sha: str | None = None,
+        stop: threading.Event | None = None,
+    ) -> Mirror:
+        """Bring `head_sha` and the base branch as it is now into the repository's mirror.
+
+        Two refs are fetched, never the whole repository. The base branch is always asked for, since what the forge
+        said of it (`base_sha`, or None) may be days old; it has to be a commit of that branch's past. Processes take
+        turns. A damaged mirror is thrown away and fetched anew, once. Raises Superseded if the head has moved on or
+        a branch is gone, GitError otherwise, Stopped if `stop` was set.
+        """
+        check_sha(head_sha)
+        for ref in (source.head_ref, source.base_ref):
+            if not is_sha(ref):
+                check_ref(ref)
+        check_url(source.url)
+        name = directory_name(repository)
+        mirror = self._root / f"{name}.git"
+        try:
+            with held(self._root / f"{name}.lock", timeout=FETCH_SECONDS, stop=stop):
+                if (mirror / SUSPECT).exists():
+                    discard(mirror)
+                try:
+                    return _fetch(mirror, source, head_sha, stop)
+                except GitError as error:
+                    if error.cause != "mirror-corrupt":
+                        raise
+                    discard(mirror)
+                    return _fetch(mirror, source, head_sha, stop)
+        except TimeoutError as error:
+            raise GitError("git", str(error), remedy="nothing, the next cycle tries again", permanent=False) from error
+        except OSError as error:
+            raise GitError(
+                "disk-full" if error.errno == 28 else "git", str(error), remedy="check the state volume"
+            ) from error
+
+
+def discard(directory: Path) -> None:
+    """Take `directory` out of the way at once, then delete it; links in it are not followed."""
+    aside = directory.with_name(f".trash-{uuid.uuid4().hex}")
+    with contextlib.suppress(FileNotFoundError):
+        directory.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _fetch(mirror: Path, source: Source, head_sha: str, stop: threading.Event | None) -> Mirror:
+    _ensure(mirror, sha256=len(head_sha) == 64)
+    head, base = _private("head", source.head_ref), _private("base", source.base_ref)
+    wanted_base = f"+{source.base_ref}:{base}"
+    try:
+        _run_fetch(mirror, source, [f"+{source.head_ref}:{head}", wanted_base], stop)
+    except Superseded as error:
+        # the forge has no refs/pull/N/head any more, or never had one; the commit itself may still be there
+        if source.head_ref not in error.sentence:
+            raise
+        _run_fetch(mirror, source, [f"+{head_sha}:{head}", wanted_base], stop)
+    tip, base_tip = _tips(mirror, head, base)
+    if tip != head_sha and not _ref_lags(mirror, source, tip, head_sha, head, stop):
+        raise Superseded(f"{source.head_ref} is at {tip[:12]}, no longer at {head_sha[:12]}")
+    _tidy(mirror, stop)
+    return Mirror(mirror, source.base_ref, base_tip)
+
+
+def _ensure(mirror: Path, *, sha256: bool) -> None:
+    if (mirror / "HEAD").is_file():
+        return
+    discard(mirror)
+    aside = mirror.with_name(f".new-{mirror.name}")  # only one process makes it: we hold the lock
+    shutil.rmtree(aside, ignore_errors=True)
+    form = "sha256" if sha256 else "sha1"
+    git(["init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(aside)], timeout=LOCAL_SECONDS)
+    (aside / "info").mkdir(exist_ok=True)
+    (aside / "info" / "attributes").write_text(ATTRIBUTES)
+    aside.rename(mirror)
+
+
+def _private(kind: str, ref: str) -> str:
+    """Where a ref of the forge is kept: one place each, so that they never grow beyond the number of branches."""
+    return f"refs/appliance/{kind}/{hashlib.sha256(ref.encode()).hexdigest()[:20]}"
+
+
+def _run_fetch(mirror: Path, source: Source, refspecs: list[str], stop: threading.Event | None) -> None:
+    protocol = check_url(source.url)
+    args = [
+        "fetch",
+        "--quiet",
+        "--no-tags",
+        "--no-write-fetch-head",
+        "--no-auto-maintenance",
+        "--no-recurse-submodules",
+    ]
+    if protocol == "file":
+        args += [f"--upload-pack={UPLOAD_PACK}", "--update-shallow"]
+    args += ["--end-of-options", source.url, *refspecs]
+    authorization = None if source.authorization is None else (source.url, source.authorization)
+    git(
+        args,
+        git_dir=mirror,
+        authorization=authorization,
+        protocols=(protocol,),
+        timeout=FETCH_SECONDS,
+        stop=stop,
+        env={"GIT_TRACE_CURL_NO_DATA": "1"},
+    )
+
+
+def _tips(mirror: Path, head: str, base: str) -> tuple[str, str]:
+    out = git(["rev-parse", "--verify", f"{head}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS).out.strip()
+    return out, git(["rev-parse", "--verify", f"{base}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS).out.strip()
+
+
+def _ref_lags(mirror: Path, source: Source, tip: str, head_sha: str, head: str, stop: threading.Event | None) -> bool:
+    """True if the forge's API is ahead of its ref: the head is a descendant of what the ref still names."""
+    try:
+        _run_fetch(mirror, source, [f"+{head_sha}:{head}"], stop)
+    except Superseded:
+        return False
+    ancestor = ["merge-base", "--is-ancestor", tip, head_sha]
+    return git(ancestor, git_dir=mirror, timeout=LOCAL_SECONDS, check=False).ok
+
+
+def _tidy(mirror: Path, stop: threading.Event | None) -> None:
+    """Each fetch leaves a pack; many packs make every lookup slow. Nothing that a checkout needs is dropped."""
+    with os.scandir(mirror / "objects" / "pack") as entries:
+        packs = sum(entry.name.endswith(".pack") for entry in entries)
+    if packs > MAX_PACKS:
+        args = ["repack", "--quiet", "-d", "--geometric=2", "--no-write-bitmap-index"]
+        git(args, git_dir=mirror, timeout=FETCH_SECONDS, stop=stop, check=False)
