@@ -1,0 +1,179 @@
+"""What the container is given and what is withheld, read from compose.yaml and the seccomp rules: no engine needed."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance import settings
+
+PROJECT = Path(__file__).parent.parent
+CLONE_NEWUSER = 0x10000000
+NAMESPACE_FLAGS = 0x7E020000
+
+
+def compose(**environment: str) -> dict[str, Any]:
+    """compose.yaml as Compose itself reads it, with nothing of this shell's environment but `environment`."""
+    docker = shutil.which("docker")
+    if docker is None:
+        pytest.skip("needs Docker's command line with Compose")
+    env = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ} | environment
+    command = [docker, "compose", "--env-file", "/dev/null", "-f", "compose.yaml", "config", "--format", "json"]
+    read = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=True, timeout=60)
+    config: dict[str, Any] = json.loads(read.stdout)
+    return config
+
+
+@pytest.fixture(scope="module")
+def service() -> dict[str, Any]:
+    only: dict[str, Any] = compose()["services"]["appliance"]
+    return only
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads((PROJECT / "docker/seccomp.json").read_text())["syscalls"]
+    return listed
+
+
+def test_names_that_others_hang_on() -> None:
+    config = compose()
+    service = config["services"]["appliance"]
+    assert list(config["services"]) == ["appliance"]
+    assert service["container_name"] == "review-appliance"
+    assert service["image"] == "review-appliance:local"
+    assert config["volumes"]["state"]["name"] == "review-appliance_state"
+    assert {(mount["type"], mount["source"], mount["target"]) for mount in service["volumes"]} == {
+        ("volume", "state", "/var/lib/appliance")
+    }
+
+
+def test_container_has_no_right_beyond_nested_sandboxes(service: dict[str, Any]) -> None:
+    assert service["user"] == "10001:10001"
+    assert service["cap_drop"] == ["ALL"]
+    assert service["read_only"] is True
+    assert set(service["security_opt"]) == {
+        "no-new-privileges:true",
+        "seccomp=./docker/seccomp.json",
+        "systempaths=unconfined",
+        "apparmor=unconfined",
+    }
+    assert not {"privileged", "cap_add", "devices", "pid", "ipc", "network_mode", "userns_mode", "ports"} & set(service)
+
+
+def test_container_is_bounded_and_ends_in_time(service: dict[str, Any]) -> None:
+    assert service["init"] is True
+    assert service["pids_limit"] > 0
+    assert int(service["mem_limit"]) > 0
+    assert service["stop_grace_period"] == "10s"
+    assert service["restart"] == "unless-stopped"
+    assert service["logging"]["driver"] == "json-file"
+    assert {"max-size", "max-file"} <= set(service["logging"]["options"])
+    assert [mount.split(":")[0] for mount in service["tmpfs"]] == ["/tmp", "/run"]
+
+
+def test_health_is_asked_by_the_probe_and_not_too_often(service: dict[str, Any]) -> None:
+    check = service["healthcheck"]
+    assert check["test"] == ["CMD", "/usr/local/bin/health-probe"]
+    assert check["interval"] == "30s"  # each run costs 60 ms of the machine, whatever it runs
+    assert check["start_interval"] == "1s"
+    assert check["start_period"] == "20s"
+    assert check["retries"] == 1  # a fault is shown at the next look, not at the third
+
+
+def test_apparmor_profile_is_chosen_by_the_environment() -> None:
+    options = compose(APPLIANCE_APPARMOR="review-appliance")["services"]["appliance"]["security_opt"]
+    assert "apparmor=review-appliance" in options
+
+
+def test_build_trusts_an_authority_only_if_one_is_named() -> None:
+    assert (PROJECT / "docker/no-ca.pem").read_bytes() == b""
+    assert compose()["secrets"]["host-ca"]["file"] == str(PROJECT / "docker/no-ca.pem")
+    assert compose(APPLIANCE_BUILD_CA="/some/bundle.pem")["secrets"]["host-ca"]["file"] == "/some/bundle.pem"
+
+
+def container_settings() -> set[str]:
+    """Names a person sets. The two directories are given with the image."""
+    return set(settings.names().values()) - {"APPLIANCE_STATE_DIR", "APPLIANCE_RUN_DIR"}
+
+
+def test_every_setting_reaches_the_container_from_the_shell(service: dict[str, Any]) -> None:
+    assert container_settings() <= set(service["environment"])
+    given = compose(APPLIANCE_INTERVAL="4", GITHUB_TOKEN="a")["services"]["appliance"]["environment"]
+    set_names = {name: value for name, value in given.items() if value is not None}
+    assert set_names == {"APPLIANCE_INTERVAL": "4", "GITHUB_TOKEN": "a"}
+
+
+def test_every_setting_is_in_the_example() -> None:
+    example = (PROJECT / ".env.example").read_text()
+    assert set(re.findall(r"^#([A-Z_]+)=", example, re.MULTILINE)) == container_settings() | {"APPLIANCE_APPARMOR"}
+    assert not re.findall(r"^[A-Z_]+=", example, re.MULTILINE), "copied as it is, it changes nothing"
+
+
+def test_seccomp_adds_exactly_five_rules(rules: list[dict[str, Any]]) -> None:
+    new_user = {"index": 0, "value": CLONE_NEWUSER}
+    added = [
+        (rule["names"], rule["action"], rule.get("args", []))
+        for rule in rules
+        if rule.get("comment", "").startswith("Added")
+    ]
+    assert added == [
+        (["clone"], "SCMP_ACT_ALLOW", [new_user | {"op": "SCMP_CMP_MASKED_EQ", "valueTwo": CLONE_NEWUSER}]),
+        (["unshare"], "SCMP_ACT_ALLOW", [new_user | {"op": "SCMP_CMP_EQ"}]),
+        (["mount"], "SCMP_ACT_ALLOW", []),
+        (["umount2"], "SCMP_ACT_ALLOW", []),
+        (["pivot_root"], "SCMP_ACT_ALLOW", []),
+    ]
+
+
+def test_seccomp_refuses_by_default_and_keeps_the_rest_closed(rules: list[dict[str, Any]]) -> None:
+    profile = json.loads((PROJECT / "docker/seccomp.json").read_text())
+    assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 1)
+    allowed = {name for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
+    closed = "add_key bpf chroot clone3 fsmount fsopen init_module io_uring_setup kexec_load keyctl mount_setattr"
+    closed += " move_mount open_by_handle_at open_tree perf_event_open reboot request_key sethostname setns swapon"
+    closed += " umount userfaultfd"
+    assert not allowed & set(closed.split())
+
+
+def test_seccomp_lets_clone_through_without_a_namespace_or_with_one_of_users(rules: list[dict[str, Any]]) -> None:
+    clones = [rule["args"][0] for rule in rules if rule["names"] == ["clone"]]
+    assert [(arg["value"], arg.get("valueTwo", 0)) for arg in clones] == [
+        (NAMESPACE_FLAGS, 0),
+        (CLONE_NEWUSER, CLONE_NEWUSER),
+    ]
+    # The flags of clone3 lie behind a pointer, where no filter can look: callers fall back to clone.
+    assert [(rule["action"], rule["errnoRet"]) for rule in rules if "clone3" in rule["names"]] == [
+        ("SCMP_ACT_ERRNO", 38)
+    ]
+
+
+def test_seccomp_serves_both_machines_that_codex_is_built_for() -> None:
+    profile = json.loads((PROJECT / "docker/seccomp.json").read_text())
+    assert {entry["architecture"] for entry in profile["archMap"]} == {"SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"}
+    arches = {arch for rule in profile["syscalls"] for arch in rule.get("includes", {}).get("arches", [])}
+    assert {"amd64", "arm64"} <= arches
+
+
+def test_apparmor_profile_carries_no_denial_of_mount() -> None:
+    text = (PROJECT / "docker/apparmor/review-appliance").read_text()
+    lines = {line.strip() for line in text.splitlines()}
+    assert {"userns,", "mount,", "umount,", "pivot_root,"} <= lines
+    assert not [line for line in lines if line.startswith("deny") and "mount" in line]
+
+
+@pytest.mark.parametrize("name", ["docker/Dockerfile", "compose.yaml", "requirements.lock", "requirements-dev.lock"])
+def test_no_index_is_named(name: str) -> None:
+    text = (PROJECT / name).read_text()
+    assert not re.search(r"^\s*(--(extra-)?index-url|--find-links|ENV PIP_)", text, re.MULTILINE)
+    assert "://" not in text
+
+
+@pytest.mark.parametrize("name", ["docker/up", "docker/test", "docker/engine", ".ci/run", "docker/health-probe"])
+def test_commands_can_be_run(name: str) -> None:
+    assert os.access(PROJECT / name, os.X_OK)
