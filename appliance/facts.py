@@ -83,6 +83,12 @@ def pids_denied(root: Path = Path("/")) -> int | None:
     return None if count is None else int(count)
 
 
+def pids_left(root: Path = Path("/")) -> int | None:
+    """How many processes and threads the cgroup still allows; None without a limit, or where that is not told."""
+    limit, current = (next(_found(root, _CGROUP[name]), "") for name in ("pids_max", "pids_current"))
+    return int(limit) - int(current) if limit.isdigit() and current.isdigit() else None
+
+
 def versions() -> dict[str, object]:
     """Which programs would run, and their versions."""
     facts: dict[str, object] = {}
@@ -106,8 +112,8 @@ def bwrap_version() -> str | None:
 def calls() -> dict[str, object]:
     """Seccomp or the kernel? System calls that never do anything, with the name of the error each gives.
 
-    EPERM means that a filter forbids the call. Let through, they fail for their senseless arguments: `clone` and
-    `unshare` with EINVAL, `mount` and `umount2` with EFAULT.
+    EPERM means that a filter forbids the call. Let through, they fail for their senseless arguments: `clone` with
+    EINVAL, `mount` and `umount2` with EFAULT. There is no such call for `pivot_root` and `unshare`.
     """
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
@@ -120,13 +126,12 @@ def calls() -> dict[str, object]:
 _CLONE_FS, _CLONE_NEWUSER = 0x200, 0x10000000
 _CALLS: Mapping[str, tuple[int, ...]] = {
     "clone": (_CLONE_NEWUSER | _CLONE_FS | signal.SIGCHLD, 0, 0, 0, 0),  # the kernel refuses this pair of flags
-    "unshare": (_CLONE_NEWUSER | 1,),  # no such flag
     "mount": (0, 0, 0, 0, 0),
     "umount": (0, 0),
 }
 _NUMBERS: Mapping[str, Mapping[str, int]] = {
-    "x86_64": {"clone": 56, "unshare": 272, "mount": 165, "umount": 166},
-    "aarch64": {"clone": 220, "unshare": 97, "mount": 40, "umount": 39},
+    "x86_64": {"clone": 56, "mount": 165, "umount": 166},
+    "aarch64": {"clone": 220, "mount": 40, "umount": 39},
 }
 
 

@@ -128,13 +128,19 @@ CATALOGUE: tuple[Entry, ...] = (
         must=(Condition("call_umount", "EPERM"),),
         never=(Condition("seccomp", "0"),),
     ),
-    # /proc: the engine's masks. The last text is our own, for Codex goes on without a word.
+    Entry(
+        "userns-second",
+        "The sandbox may not take its second user namespace (the unshare call).",
+        f"start the container with compose.yaml's `security_opt: seccomp=./docker/seccomp.json`: {RECREATE}.",
+        texts=(r"unshare user ns: Operation not permitted",),
+    ),
+    # /proc: the engine's masks. The last texts are our own, for Codex goes on without a word.
     Entry(
         "proc-masked",
         "Parts of /proc are masked in the container, so the sandbox cannot have a /proc of its own.",
         "start the container with compose.yaml's `security_opt: systempaths=unconfined` (Compose 2.26 or newer): "
         f"{RECREATE}.",
-        texts=(r"Can't mount proc on \S*/proc: Operation not permitted", r"kept the /proc of the jail"),
+        texts=(r"Can't mount proc on \S*/proc: Operation not permitted", r"kept the /proc around it", r"has no /proc:"),
     ),
     # AppArmor of the host.
     Entry(
