@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-ARGS = ("diff", "--raw", "--numstat", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--no-textconv", "--no-color")
+ARGS = ("diff", "--raw", "--numstat", "-z", "-M", "--no-abbrev", "--no-color")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ _CONFIG = (
     ("log.showSignature", "false"),
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),
-    ("diff.external", ""),
     ("diff.noprefix", "false"),
     ("diff.mnemonicPrefix", "false"),
     ("checkout.workers", "0"),  # as many as there are cores, only for large changes
@@ -54,6 +53,9 @@ _CONFIG = (
     ("advice.detachedHead", "false"),
     ("init.defaultBranch", "main"),
 )
+
+# A repository's config can name programs for these, and there is no empty value that switches them off.
+_NO_PROGRAMS = dict.fromkeys(("diff", "show", "log", "diff-tree"), ("--no-ext-diff", "--no-textconv"))
 
 _PASSED_ON = (
     "PATH",
@@ -137,7 +139,7 @@ def git(
         argv.append(f"--git-dir={git_dir}")
     if work_tree is not None:
         argv.append(f"--work-tree={work_tree}")
-    argv += args
+    argv += [args[0], *_NO_PROGRAMS.get(args[0], ()), *args[1:]]
     environ = environment(protocols=protocols, authorization=authorization) | dict(env or {})
     try:
         completed = run(argv, timeout=timeout, env=environ, cwd=cwd, input=input, stop=stop)

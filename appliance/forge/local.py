@@ -1,0 +1,325 @@
+"""A folder of git repositories as a forge: every branch beside the default one is a pull request."""
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
+from appliance.forge import Comment, ForgeError, Source
+from appliance.git import GitError, directory_name, git
+
+NOTES = "refs/notes/codex-review"
+SECONDS = 60.0
+_NOTE_AUTHOR = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in (("NAME", "review-appliance"), ("EMAIL", "review-appliance@localhost"))
+}
+_FIELDS = ("refname", "symref", "objectname", "authorname", "contents:subject", "contents:body")
+# A stored review says how long its text is, so that no text can end it early or pretend to be another.
+_HEADER = re.compile(rb"<!-- review-appliance comment ([0-9]+), written ([0-9.]+), ([0-9]+) bytes -->\n")
+
+
+class LocalRows(Protocol):
+    """Where the gate of a local pull request is kept."""
+
+    def local_gate(self, target: str, head_sha: str) -> Gate | None: ...
+
+    def set_local_gate(self, target: str, head_sha: str, gate: Gate) -> None: ...
+
+
+class LocalForge:
+    """The repositories in `roots`: a root itself, its children, and their children.
+
+    Reviews are written as Markdown below `reviews_dir`, and as a git note where the repository can be written to.
+    """
+
+    name = "local"
+
+    def __init__(self, roots: Sequence[Path] | Path, reviews_dir: Path, rows: LocalRows) -> None:
+        self._roots = (roots,) if isinstance(roots, Path) else tuple(roots)
+        self._reviews = reviews_dir
+        self._rows = rows
+        self._seen: dict[tuple[str, int], Pull] = {}
+
+    def repositories(self) -> list[str]:
+        """The paths of the repositories there are; raises ForgeError if a root is no folder that we may read."""
+        found: dict[str, None] = {}
+        for root in self._roots:
+            try:
+                found |= dict.fromkeys(str(path) for path in _repositories(root.resolve(strict=True)))
+            except (OSError, RuntimeError) as error:
+                raise ForgeError(
+                    "forge-not-found",
+                    f"the folder {root} cannot be read: {error}",
+                    remedy="mount the folder of repositories there, readable for the user of the container",
+                    permanent=True,
+                ) from error
+        return list(found)
+
+    def pulls(self, repository: str) -> list[Pull]:
+        """Every branch that has commits which the default branch lacks; raises ForgeError."""
+        base_ref, base_sha = _default_branch(repository)
+        pulls = [
+            _pull(repository, branch, base_ref, base_sha)
+            for branch in _branches(repository, f"--no-merged={base_sha}")
+            if branch["refname"] != f"refs/heads/{base_ref}"
+        ]
+        self._seen |= {(repository, pull.number): pull for pull in pulls}
+        return pulls
+
+    def pull(self, repository: str, number: int) -> Pull:
+        """The pull request as it is now, closed if its branch is gone or merged; raises ForgeError if it never was."""
+        for pull in self.pulls(repository):
+            if pull.number == number:
+                return pull
+        base_ref, base_sha = _default_branch(repository)
+        for branch in _branches(repository):
+            pull = _pull(repository, branch, base_ref, base_sha)
+            if pull.number == number:
+                return replace(pull, open=False)
+        if (seen := self._seen.get((repository, number))) is not None:
+            return replace(seen, open=False)
+        raise ForgeError(
+            "forge-not-found",
+            f"{repository} has no branch with the number {number}",
+            remedy="list its branches with `git branch`",
+            permanent=True,
+        )
+
+    def find(self, target: str, base: str | None = None) -> Pull:
+        """The pull request that a person names `path#branch`; `base` is another branch than the default one.
+
+        Both may hold a `#`: the longest part that is a repository with such a branch wins. A branch that is merged
+        is found as closed. Raises ForgeError.
+        """
+        for cut in sorted((match.start() for match in re.finditer("#", target)), reverse=True):
+            path, name = Path(target[:cut]), target[cut + 1 :]
+            if not (path.is_dir() and _is_repository(path)):
+                continue
+            repository = str(path.resolve())
+            base_ref, base_sha = _default_branch(repository, base)
+            for branch in _branches(repository):
+                if branch["refname"] == f"refs/heads/{name}":
+                    pull = _pull(repository, branch, base_ref, base_sha)
+                    return replace(pull, open=not _is_ancestor(repository, pull.head_sha, base_sha))
+        raise ForgeError(
+            "forge-not-found",
+            f"{target} names no branch of a repository here",
+            remedy="write it as path#branch, such as /repositories/shop#feature",
+            permanent=True,
+        )
+
+    def comments(self, pull: Pull) -> list[Comment]:
+        """Our reviews of this branch, all heads, oldest first; raises ForgeError if a stored one was changed."""
+        try:
+            files = sorted(self._folder(pull).glob("*.md"))
+            stored = [(written, path, number, body) for path in files for number, written, body in _read(path)]
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return [_comment(path, number, body) for _, path, number, body in sorted(stored)]
+
+    def comment(self, pull: Pull, comment_id: str) -> Comment | None:
+        """One stored review, or None if there is none of this id; raises ForgeError."""
+        return next((comment for comment in self.comments(pull) if comment.id == comment_id), None)
+
+    def post_comment(self, pull: Pull, body: str) -> Comment:
+        """Store a review of the pull request's head, behind those that are there; raises ForgeError."""
+        path = self._folder(pull) / f"{pull.head_sha}.md"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stored = list(_read(path)) if path.exists() else []
+            number = len(stored) + 1
+            data = body.encode("utf-8", "replace")
+            header = f"<!-- review-appliance comment {number}, written {time.time():.6f}, {len(data)} bytes -->\n"
+            before = path.read_bytes() if stored else b""
+            aside = path.with_suffix(".part")
+            aside.write_bytes(before + header.encode() + data + b"\n")
+            aside.replace(path)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        _note(pull, "\n\n---\n\n".join([*(text for _, _, text in stored), body]))
+        return _comment(path, number, data.decode())
+
+    def gate(self, pull: Pull) -> Gate | None:
+        return self._rows.local_gate(pull.target, pull.head_sha)
+
+    def set_gate(self, pull: Pull, gate: Gate) -> None:
+        self._rows.set_local_gate(pull.target, pull.head_sha, gate)
+
+    def source(self, pull: Pull) -> Source:
+        return Source(pull.repository, f"refs/heads/{pull.head_ref}", f"refs/heads/{pull.base_ref}")
+
+    def permalink(self, pull: Pull, path: str, line_start: int, line_end: int) -> str | None:
+        """None: a local file has no address."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _folder(self, pull: Pull) -> Path:
+        branch = quote(pull.head_ref, safe="")
+        if len(branch) > 150:
+            branch = directory_name(pull.head_ref)
+        return self._reviews / directory_name(pull.repository) / branch
+
+    def _unreadable(self, error: OSError) -> ForgeError:
+        return ForgeError(
+            "forge-refused",
+            f"the stored reviews cannot be read or written: {error}",
+            remedy=f"check space and rights of {self._reviews}",
+            permanent=True,
+        )
+
+
+def _repositories(root: Path) -> Iterator[Path]:
+    if _is_repository(root):
+        yield root
+        return
+    for child in _folders(root):
+        if _is_repository(child):
+            yield child
+        else:
+            try:
+                yield from (path for path in _folders(child) if _is_repository(path))
+            except PermissionError:
+                continue
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(child.resolve() for child in path.iterdir() if not child.name.startswith(".") and child.is_dir())
+
+
+def _is_repository(path: Path) -> bool:
+    """True for a repository, bare or not. A linked worktree is none: its repository has the same branches."""
+    try:
+        dot_git = path / ".git"
+        if dot_git.is_file():
+            return "/worktrees/" not in dot_git.read_text(errors="replace")[:4096]
+        return dot_git.is_dir() or all((path / part).exists() for part in ("HEAD", "objects", "refs"))
+    except OSError:
+        return False
+
+
+def _git_dir(repository: str) -> Path:
+    dot_git = Path(repository, ".git")
+    return dot_git if dot_git.exists() else Path(repository)
+
+
+def _git(repository: str, *args: str) -> str:
+    try:
+        out = git(args, git_dir=_git_dir(repository), timeout=SECONDS).stdout
+    except GitError as error:
+        raise ForgeError(
+            "forge-not-found" if error.cause == "forge-not-found" else "forge-refused",
+            f"{repository} cannot be read: {error.sentence}",
+            remedy=f"run `git fsck` in it, or take it out of the folder; git says what is wrong: {error.remedy}",
+            permanent=True,
+        ) from error
+    return out.decode("utf-8", "replace")
+
+
+def _default_branch(repository: str, name: str | None = None) -> tuple[str, str]:
+    """Name and tip of the branch that pull requests go into; `name` asks for a certain one.
+
+    In a bare repository HEAD names it. Where people work, HEAD is the branch they happen to be on, so that the
+    remote's default comes first, then main and master.
+    """
+    form = "--format=%(refname) %(objectname) %(symref)"
+    listing = _git(repository, "for-each-ref", form, "refs/heads", "refs/remotes/origin/HEAD")
+    rows = [line.split(" ") for line in listing.splitlines()]
+    tips = {ref.removeprefix("refs/heads/"): sha for ref, sha, _ in rows if ref.startswith("refs/heads/")}
+    if name is not None:
+        candidates = [name]
+    else:
+        head = git(["symbolic-ref", "--quiet", "HEAD"], git_dir=_git_dir(repository), timeout=SECONDS, check=False).out
+        on_head = [head.strip().removeprefix("refs/heads/")]
+        remote = [symref.removeprefix("refs/remotes/origin/") for ref, _, symref in rows if ref.endswith("origin/HEAD")]
+        usual = [*remote, "main", "master"]
+        candidates = [*on_head, *usual] if _git_dir(repository) == Path(repository) else [*usual, *on_head]
+    for candidate in candidates:
+        if candidate in tips:
+            return candidate, tips[candidate]
+    raise ForgeError(
+        "forge-not-found",
+        f"{repository} has no commits yet" if not tips else f"{repository} has no branch {name or 'main or master'}",
+        remedy="make a first commit" if not tips else "let HEAD name the default branch",
+        permanent=True,
+    )
+
+
+def _branches(repository: str, *args: str) -> list[dict[str, str]]:
+    """The branches, as one dict of _FIELDS each; aliases of other branches are left out."""
+    form = "".join(f"%({field})%00" for field in _FIELDS)
+    values = _git(repository, "for-each-ref", f"--format={form}", *args, "refs/heads").split("\0")
+    count = len(_FIELDS)
+    rows = [dict(zip(_FIELDS, values[i : i + count], strict=True)) for i in range(0, len(values) - 1, count)]
+    for row in rows:
+        row["refname"] = row["refname"].lstrip("\n")  # the end of the row before
+    return [row for row in rows if not row["symref"]]
+
+
+def _pull(repository: str, branch: dict[str, str], base_ref: str, base_sha: str) -> Pull:
+    name = branch["refname"].removeprefix("refs/heads/")
+    return Pull(
+        target=f"{repository}#{name}",
+        repository=repository,
+        number=zlib.crc32(name.encode("utf-8", "replace")),
+        head_sha=branch["objectname"],
+        base_ref=base_ref,
+        base_sha=base_sha,
+        title=branch["contents:subject"],
+        body=branch["contents:body"].strip(),
+        author=branch["authorname"] or "ghost",
+        author_association="OWNER",  # whoever can put a branch here owns the folder
+        updated_at=branch["objectname"],
+        clone_url=repository,
+        head_ref=name,
+    )
+
+
+def _is_ancestor(repository: str, ancestor: str, descendant: str) -> bool:
+    args = ["merge-base", "--is-ancestor", ancestor, descendant]
+    return git(args, git_dir=_git_dir(repository), timeout=SECONDS, check=False).ok
+
+
+def _read(path: Path) -> Iterator[tuple[int, float, str]]:
+    """Number, time and text of each review in a file."""
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        header = _HEADER.match(data, at)
+        end = header.end() + int(header[3]) if header else len(data)
+        if header is None or data[end : end + 1] != b"\n":
+            raise ForgeError(
+                "forge-refused",
+                f"the stored review {path} was changed by hand",
+                remedy=f"restore it, or delete {path} to have the pull request reviewed anew",
+                permanent=True,
+            )
+        yield int(header[1]), float(header[2]), data[header.end() : end].decode("utf-8", "replace")
+        at = end + 1
+
+
+def _comment(path: Path, number: int, body: str) -> Comment:
+    return Comment(f"{path.stem}-{number}", body, str(path))
+
+
+def _note(pull: Pull, text: str) -> None:
+    """The reviews of the head as its git note. A courtesy: the file is what counts, so a refusal is no fault."""
+    git_dir = _git_dir(pull.repository)
+    if not os.access(git_dir, os.W_OK):
+        return
+    data = text.encode("utf-8", "replace")
+    blob = git(["hash-object", "-w", "--stdin"], git_dir=git_dir, input=data, timeout=SECONDS, check=False)
+    if blob.ok:
+        # -C takes the text as it is, where -F would cut empty lines out of it
+        args = ["notes", f"--ref={NOTES}", "add", "--force", "-C", blob.out.strip(), pull.head_sha]
+        git(args, git_dir=git_dir, timeout=SECONDS, check=False, env=_NOTE_AUTHOR)
