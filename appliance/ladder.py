@@ -56,7 +56,8 @@ Rung = Callable[[Probe], Failed | None]
 class View:
     """What a command in a jail or sandbox told of itself. A line that it could not print is an empty field.
 
-    `pid_by_proc` and `pid_by_kernel` differ when the mounted /proc is another pid namespace's.
+    `pid_by_proc` and `pid_by_kernel` differ when the mounted /proc is another pid namespace's. `net_around` is the
+    network namespace of the jail around a sandbox, told while both live: the kernel uses their numbers again.
     """
 
     label: str
@@ -64,6 +65,7 @@ class View:
     pid_by_kernel: str
     visible: str
     net: str
+    net_around: str
     wrote: frozenset[str]
     read_home: bool
     reached_gate: bool
@@ -97,6 +99,7 @@ def view(out: str) -> View:
         told.get("pid-by-kernel", ""),
         told.get("visible", ""),
         told.get("net", ""),
+        told.get("net-around", ""),
         frozenset(value for name, value in pairs if name == "wrote"),
         "read-home" in told,
         "reached-gate" in told,
@@ -131,7 +134,7 @@ def outer_jail(probe: Probe) -> Failed | None:
     if failed is not None:
         return failed
     seen = view(done.out)
-    probe.learnt.update(jail_label=seen.label or facts.ABSENT, jail_net=seen.net)
+    probe.learnt.update(jail_label=seen.label or facts.ABSENT)
     written = probe.home / probe.nonce
     if not written.exists() or "/tmp" not in seen.wrote:
         return Failed("Can't create file at /codex-home or /tmp in the jail", done.code)
@@ -155,14 +158,14 @@ def codex_sandbox(probe: Probe) -> Failed | None:
     """
     look = f"{_CONNECT} && echo reached-gate=yes\n{_script(probe)}\ngit log -1 --format=commit=%s"
     sandbox = [jail.CODEX, "sandbox", "-P", codex_config.PROFILE, "-C", jail.CHECKOUT, "--", "/bin/sh", "-c", look]
-    command = ["/bin/sh", "-c", f'{_CONNECT}\nexec "$@"', "outer", *sandbox]
+    outer = f'{_CONNECT}\necho "net-around=$(readlink /proc/self/ns/net)"\nexec "$@"'
+    command = ["/bin/sh", "-c", outer, "outer", *sandbox]
     with _listening(probe.gate) as gate:
         done = process.run(probe.jailed(jail.with_relay(command)), timeout=CODEX_SECONDS)
         arrived = _arrived(gate)
     return unproven(done, probe.nonce) or judge_sandbox(
         view(done.out),
         arrived=arrived,
-        jail_net=str(probe.learnt.get("jail_net", "")),
         wrote_home=(probe.home / probe.nonce).exists(),
         commit=probe.nonce,
         stderr=done.err,
@@ -192,9 +195,7 @@ def judge_jail(seen: View, container_net: str) -> Failed | None:
     return _own_proc(seen, "the jail")
 
 
-def judge_sandbox(
-    seen: View, *, arrived: int, jail_net: str, wrote_home: bool, commit: str, stderr: str
-) -> Failed | None:
+def judge_sandbox(seen: View, *, arrived: int, wrote_home: bool, commit: str, stderr: str) -> Failed | None:
     """What a command in Codex's sandbox must, and must not, have been able to do.
 
     `arrived` counts the connections at the gate, the jail's own among them.
@@ -204,7 +205,7 @@ def judge_sandbox(
         return failed
     if arrived == 0:
         return Failed(f"relay: no connection from the jail reached the gate\n{stderr}", 0)
-    if arrived > 1 or seen.reached_gate or seen.net == jail_net:
+    if arrived > 1 or seen.reached_gate or seen.net == seen.net_around:
         return Failed("the sandbox let a command reach the network of the jail", 0)
     if wrote_home or "/checkout" in seen.wrote:
         return Failed("the sandbox let a command write to the checkout or to CODEX_HOME", 0)
