@@ -20,6 +20,10 @@ class Stopped(Exception):
     """The run was ended because the appliance stops or the work was superseded."""
 
 
+class ProgramMissing(FileNotFoundError):
+    """The program to run is not installed."""
+
+
 @dataclass(frozen=True)
 class Completed:
     """What a program did. `code` is negative for a signal, as in `subprocess`."""
@@ -70,20 +74,25 @@ def run(
 
     `timeout` is in seconds; at its end, or when `stop` is set, the whole group gets SIGTERM and, GRACE_SECONDS later,
     SIGKILL. `env` replaces the environment (None: nothing but PATH and LANG). `on_line` gets each line of stdout as
-    it comes. Raises FileNotFoundError if the program is missing, Stopped if `stop` was set, ProgramError if `check`
+    it comes. Raises ProgramMissing (a FileNotFoundError), Stopped if `stop` was set, ProgramError if `check`
     is true and the program failed.
     """
     started = time.monotonic()
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(env) if env is not None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8"},
-        cwd=cwd,
-        start_new_session=True,
-        pass_fds=pass_fds,
-    )
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env) if env is not None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8"},
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise
+        raise ProgramMissing(error.errno, "not installed", argv[0]) from error
     out: list[bytes] = []
     err: list[bytes] = []
     threads = [

@@ -45,7 +45,7 @@ DEFECTS = (
         1,
     ),
     Defect(
-        re.compile(r"\w+\s*>\s*[A-Z][A-Z_]*(?:THRESHOLD|MINIMUM|MIN|FROM|LIMIT|BOUNDARY)\w*\b"),
+        re.compile(r"\bif\s+quantity\s*>(?!=)"),
         "The boundary itself is left out",
         "The comparison is strict, so a value exactly at the boundary is treated as below it, although the boundary "
         "is meant to belong to the range above.",

@@ -18,19 +18,11 @@ from appliance.core.outcomes import Outcome, tally
 from appliance.core.plan import Record
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
+from appliance.forge import Cached
 from appliance.tables import attempts, etags, gates, local_gates, meta, pulls, reviews
 
 SCHEMA_REVISION = "0001"
 BUSY_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class CachedAnswer:
-    """An answer of the forge kept for its ETag."""
-
-    etag: str
-    link: str | None
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,7 @@ class StoredReview:
     head_sha: str
     base_ref: str
     gate: Gate
+    created_at: float
     review: Review | None
     comment_id: str | None
     comment_url: str | None
@@ -59,6 +52,26 @@ class PullRow:
     reason: str
 
 
+@dataclass(frozen=True)
+class PullState:
+    """What the plan came to for one pull request; `next_try` in seconds of the epoch."""
+
+    target: str
+    state: str
+    attempts: int
+    reason: str
+    next_try: float | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pull request lives."""
+
+    forge: str
+    repository: str
+    number: int
+
+
 class Store:
     """Open with `open_store`. Safe to share among threads; several processes may use one file."""
 
@@ -74,12 +87,12 @@ class Store:
 
     # ---- answers of the forge, by ETag
 
-    def get(self, key: str) -> CachedAnswer | None:
+    def get(self, key: str) -> Cached | None:
         with self._engine.connect() as db:
             row = db.execute(sa.select(etags).where(etags.c.key == key)).one_or_none()
-        return CachedAnswer(row.etag, row.link, row.body) if row else None
+        return Cached(row.etag, row.link, row.body) if row else None
 
-    def put(self, key: str, cached: Any) -> None:
+    def put(self, key: str, cached: Cached) -> None:
         values = {"etag": cached.etag, "link": cached.link, "body": cached.body, "stored_at": self._clock()}
         with self._write() as db:
             if db.execute(etags.update().where(etags.c.key == key).values(values)).rowcount == 0:
@@ -219,11 +232,23 @@ class Store:
 
     # ---- pull requests
 
-    def looked_at(self, pull: Pull) -> bool:
-        """Whether our comments on it were read since it last changed (its `updated_at`, head and base)."""
+    def unsure(self, listed: Sequence[Pull]) -> list[Pull]:
+        """Those without a review here whose comments were not read since they last changed."""
+        if not listed:
+            return []
+        targets = [pull.target for pull in listed]
         with self._engine.connect() as db:
-            row = db.execute(sa.select(pulls.c.looked_at).where(pulls.c.target == pull.target)).one_or_none()
-        return row is not None and row.looked_at == _version(pull)
+            read = {
+                row.target: row.looked_at
+                for row in db.execute(sa.select(pulls.c.target, pulls.c.looked_at).where(pulls.c.target.in_(targets)))
+            }
+            standing = _of(reviews, targets).where(reviews.c.abandoned_at.is_(None))
+            reviewed = {(row.target, row.head_sha, row.base_ref) for row in db.execute(standing)}
+        return [
+            pull
+            for pull in listed
+            if (pull.target, *pull.key) not in reviewed and read.get(pull.target) != _version(pull)
+        ]
 
     def set_looked_at(self, pull: Pull) -> None:
         with self._write() as db:
@@ -235,37 +260,56 @@ class Store:
             found = db.execute(sa.select(pulls.c.again_after).where(pulls.c.target == target)).scalar_one_or_none()
         return found or 0.0
 
-    def seen(self, repository: str, listed: Sequence[Pull]) -> None:
-        """Note what the forge lists; what it lists no more is closed."""
+    def seen(self, forge: str, repository: str, listed: Sequence[Pull]) -> None:
+        """Note what the forge lists; what it lists no more is shown no more."""
         now = self._clock()
+        query = sa.select(pulls).where(pulls.c.repository == repository, pulls.c.open)
+        with self._engine.connect() as db:
+            known = {row.target: row for row in db.execute(query)}
+        fresh = {pull.target: _listed(forge, repository, pull) for pull in listed}
+        changed = {
+            target: values
+            for target, values in fresh.items()
+            if target not in known or any(getattr(known[target], name) != value for name, value in values.items())
+        }
+        closed = known.keys() - fresh.keys()
+        if not changed and not closed:
+            return
         with self._write() as db:
-            known = {
-                row.target: row
-                for row in db.execute(sa.select(pulls).where(pulls.c.repository == repository, pulls.c.open))
-            }
-            for pull in listed:
-                values = {
-                    "repository": repository,
-                    "number": pull.number,
-                    "head_sha": pull.head_sha,
-                    "base_ref": pull.base_ref,
-                    "title": pull.title,
-                    "url": pull.url,
-                    "open": True,
-                }
-                row = known.pop(pull.target, None)
-                if row is not None and all(getattr(row, name) == value for name, value in values.items()):
-                    continue
-                changed = db.execute(pulls.update().where(pulls.c.target == pull.target).values(**values))
-                if changed.rowcount == 0:
-                    db.execute(pulls.insert().values(target=pull.target, first_seen_at=now, **values))
-            for target in known:
+            for target, values in changed.items():
+                if db.execute(pulls.update().where(pulls.c.target == target).values(**values)).rowcount == 0:
+                    db.execute(pulls.insert().values(target=target, first_seen_at=now, **values))
+            for target in closed:
                 db.execute(pulls.update().where(pulls.c.target == target).values(open=False))
 
-    def set_state(self, target: str, state: str, attempts_used: int, reason: str, next_try: float | None) -> None:
-        values = {"state": state, "attempts": attempts_used, "reason": reason[:500], "next_try": next_try}
+    def seen_one(self, forge: str, pull: Pull) -> None:
+        """Note one pull request that no listing need have shown."""
+        values = _listed(forge, pull.repository, pull)
         with self._write() as db:
-            db.execute(pulls.update().where(pulls.c.target == target).values(**values))
+            if db.execute(pulls.update().where(pulls.c.target == pull.target).values(**values)).rowcount == 0:
+                db.execute(pulls.insert().values(target=pull.target, first_seen_at=self._clock(), **values))
+
+    def place(self, target: str) -> Place | None:
+        """Where a pull request was last seen."""
+        with self._engine.connect() as db:
+            row = db.execute(sa.select(pulls).where(pulls.c.target == target)).one_or_none()
+        return Place(row.forge, row.repository, row.number) if row else None
+
+    def set_states(self, states: Sequence[PullState]) -> None:
+        """Note the states that changed."""
+        query = sa.select(pulls.c.target, pulls.c.state, pulls.c.attempts, pulls.c.reason, pulls.c.next_try)
+        with self._engine.connect() as db:
+            known = {row.target: PullState(*row) for row in db.execute(query.where(pulls.c.open))}
+        changed = [state for state in states if known.get(state.target) != state]
+        if not changed:
+            return
+        with self._write() as db:
+            for state in changed:
+                db.execute(
+                    pulls.update()
+                    .where(pulls.c.target == state.target)
+                    .values(state=state.state, attempts=state.attempts, reason=state.reason, next_try=state.next_try)
+                )
 
     def states(self) -> list[PullRow]:
         query = sa.select(pulls).where(pulls.c.open).order_by(pulls.c.repository, pulls.c.number)
@@ -283,18 +327,15 @@ class Store:
                 for row in db.execute(query)
             ]
 
-    def records(self, listed: Sequence[Pull], known: Callable[[Pull], bool]) -> dict[str, Record]:
-        """What is known of each pull request's present head and base; `known` says whether the forge was asked."""
+    def records(self, listed: Sequence[Pull]) -> dict[str, Record]:
+        """What the database knows of each pull request's present head and base."""
         targets = [pull.target for pull in listed]
         with self._engine.connect() as db:
             tried = _by_target(db.execute(_of(attempts, targets).order_by(attempts.c.id)).all())
             done = _by_target(
                 db.execute(_of(reviews, targets).where(reviews.c.abandoned_at.is_(None)).order_by(reviews.c.id)).all()
             )
-        return {
-            pull.target: _record(pull, tried.get(pull.target, []), done.get(pull.target, []), known(pull))
-            for pull in listed
-        }
+        return {pull.target: _record(pull, tried.get(pull.target, []), done.get(pull.target, [])) for pull in listed}
 
     # ---- gates as we last set them
 
@@ -387,6 +428,19 @@ def _migrate(engine: sa.Engine, path: Path) -> None:
                 command.upgrade(config, "head")
 
 
+def _listed(forge: str, repository: str, pull: Pull) -> dict[str, Any]:
+    return {
+        "forge": forge,
+        "repository": repository,
+        "number": pull.number,
+        "head_sha": pull.head_sha,
+        "base_ref": pull.base_ref,
+        "title": pull.title,
+        "url": pull.url,
+        "open": True,
+    }
+
+
 def _version(pull: Pull) -> str:
     return f"{pull.updated_at} {pull.head_sha} {pull.base_ref}"
 
@@ -402,14 +456,13 @@ def _by_target(rows: Iterable[Any]) -> Mapping[str, list[Any]]:
     return found
 
 
-def _record(pull: Pull, tried: Sequence[Any], done: Sequence[Any], known: bool) -> Record:
+def _record(pull: Pull, tried: Sequence[Any], done: Sequence[Any]) -> Record:
     mine = [row for row in tried if (row.head_sha, row.base_ref) == pull.key]
     ended = [(Outcome(row.outcome), row.reason) for row in mine if row.ended_at is not None]
     used = tally(ended)
     here = [row for row in done if (row.head_sha, row.base_ref) == pull.key]
     newest = here[-1] if here else None
     return Record(
-        known=known,
         gate=Gate(newest.gate_state, newest.gate_description) if newest else None,
         attempts=used.attempts,
         reason=used.reason,
@@ -422,7 +475,9 @@ def _record(pull: Pull, tried: Sequence[Any], done: Sequence[Any], known: bool) 
 def _stored(row: Any) -> StoredReview:
     review = load_review(json.loads(row.review)) if row.review else None
     gate = Gate(row.gate_state, row.gate_description)
-    return StoredReview(row.id, row.target, row.head_sha, row.base_ref, gate, review, row.comment_id, row.comment_url)
+    return StoredReview(
+        row.id, row.target, row.head_sha, row.base_ref, gate, row.created_at, review, row.comment_id, row.comment_url
+    )
 
 
 def load_review(fields: dict[str, Any]) -> Review:

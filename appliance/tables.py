@@ -18,6 +18,7 @@ pulls = sa.Table(
     "pulls",
     metadata,
     sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("forge", sa.Text, nullable=False),
     sa.Column("repository", sa.Text, nullable=False, index=True),
     sa.Column("number", sa.Integer, nullable=False),
     sa.Column("head_sha", sa.Text, nullable=False),

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from appliance.core.pulls import Pull
@@ -22,7 +21,10 @@ MAX_FINDINGS = 50
 
 @dataclass(frozen=True)
 class Marker:
-    """What one comment reviewed. `findings` are (priority, path, title), at most MAX_FINDINGS."""
+    """What one comment reviewed. `findings` are (priority, path, title), at most MAX_FINDINGS.
+
+    `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another.
+    """
 
     target: str
     head_sha: str
@@ -31,6 +33,7 @@ class Marker:
     merge_base: str
     gate_state: str
     gate_description: str
+    at: float
     findings: tuple[tuple[int, str, str], ...] = ()
 
     @property
@@ -55,12 +58,6 @@ def read(body: str, key: bytes) -> Marker | None:
     return None
 
 
-def newest(bodies: Iterable[str], key: bytes) -> Marker | None:
-    """The last signed marker among comments given oldest first."""
-    markers = [marker for body in bodies if (marker := read(body, key))]
-    return markers[-1] if markers else None
-
-
 def _sign(payload: str, key: bytes) -> str:
     return hmac.new(key, payload.encode(), hashlib.sha256).hexdigest()
 
@@ -68,6 +65,7 @@ def _sign(payload: str, key: bytes) -> str:
 def _decode(payload: str) -> Marker | None:
     try:
         fields = json.loads(base64.urlsafe_b64decode(payload))
+        fields["at"] = float(fields["at"])
         fields["findings"] = tuple((int(p), str(path), str(title)) for p, path, title in fields["findings"])
         marker = Marker(**fields)
     except (ValueError, TypeError, KeyError, binascii.Error):

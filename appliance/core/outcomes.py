@@ -40,7 +40,7 @@ class Rule:
 
 
 RULES: dict[Outcome, Rule] = {
-    Outcome.REVIEWED: Rule(),  # it is done: there is no further attempt that a count could bound
+    Outcome.REVIEWED: Rule(counts=True),
     Outcome.MODEL_OUTPUT: Rule(counts=True),
     Outcome.TIMEOUT: Rule(counts=True),
     Outcome.CONTEXT: Rule(counts=True),

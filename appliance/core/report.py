@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from appliance.core.findings import Finding, Review
 from appliance.core.marker import Marker
@@ -140,3 +141,24 @@ def _words(title: str) -> str:
 def marker_findings(findings: Sequence[Finding], at_most: int) -> tuple[tuple[int, str, str], ...]:
     worst = sorted(findings, key=lambda finding: finding.priority)[:at_most]
     return tuple((finding.priority, finding.path[:200], finding.title[:120]) for finding in worst)
+
+
+def as_json(review: Review, gate: Gate) -> dict[str, object]:
+    """The documented JSON of `review --format json` (docs/json.md); names are never changed, only added to."""
+    return {
+        "target": review.target,
+        "head_sha": review.head_sha,
+        "base_sha": review.base_sha,
+        "merge_base": review.merge_base,
+        "verdict": review.result.verdict,
+        "gate": gate.state,
+        "gate_description": gate.description,
+        "findings": [asdict(finding) for finding in review.result.findings],
+        "summary": review.result.summary,
+        "reasoning": review.result.reasoning,
+        "limits": review.result.limits,
+        "usage": asdict(review.usage),
+        "seconds": round(review.seconds, 3),
+        "model": review.model,
+        "rehearsal": review.rehearsal,
+    }

@@ -45,3 +45,12 @@ class Source:
     head_ref: str
     base_ref: str
     authorization: str | None = None
+
+
+@dataclass(frozen=True)
+class Cached:
+    """An answer of a forge as it is kept: its ETag, its Link header, and what was kept of its body."""
+
+    etag: str
+    link: str | None
+    body: bytes

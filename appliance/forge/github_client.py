@@ -6,13 +6,12 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import httpx
 
 from appliance import __version__
-from appliance.forge import ForgeError
+from appliance.forge import Cached, ForgeError
 from appliance.forge.github_errors import TOKEN_REMEDY, Answer, Redactor, error_of, rate_limited, unreachable
 from appliance.forge.github_limits import PROCESS_PACE, SHORT_WAIT, Pause, WritePace, pause_of, retry_after, told_when
 from appliance.forge.github_shapes import Misshapen, Shape
@@ -30,15 +29,6 @@ _PASSING = frozenset({502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _NEXT = re.compile(r'<([^<>]*)>[^<]*?;\s*rel="?next"?', re.IGNORECASE)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
-
-
-@dataclass(frozen=True)
-class Cached:
-    """An answer as it is kept: its ETag, its Link header, and what was kept of its body."""
-
-    etag: str
-    link: str | None
-    body: bytes
 
 
 class Etags(Protocol):
@@ -129,10 +119,13 @@ class GitHubClient:
         parts = (url, ACCEPT, self._version, self._token, shape.name)
         key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         cached = self._etags.get(key)
+        try:
+            known: T | None = json.loads(cached.body) if cached else None
+        except ValueError:  # a torn row costs one full answer
+            cached = known = None
         answer = self._ask("GET", url, etag=cached.etag if cached else None)
-        if answer.status == 304 and cached:
-            kept: T = json.loads(cached.body)
-            return kept, cached.link
+        if answer.status == 304 and cached and known is not None:
+            return known, cached.link
         if answer.status != 200:
             raise error_of(answer, self.redact)
         fresh = self._keep(answer, shape)

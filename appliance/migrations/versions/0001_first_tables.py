@@ -71,6 +71,7 @@ def upgrade() -> None:
     op.create_table(
         "pulls",
         sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("forge", sa.Text(), nullable=False),
         sa.Column("repository", sa.Text(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("head_sha", sa.Text(), nullable=False),

@@ -1,0 +1,337 @@
+"""The commands. Imports are late: a command that needs little starts fast."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from appliance import __version__
+
+if TYPE_CHECKING:
+    from appliance.core.faults import Fault
+    from appliance.core.findings import Review
+    from appliance.core.outcomes import Ending
+    from appliance.settings import Settings
+    from appliance.wiring import Appliance
+
+FOUND = 3  # exit code of `review --fail-on` when there is such a finding
+PRIORITIES = ("P0", "P1", "P2", "P3")
+
+
+class Failure(click.ClickException):
+    """Something went wrong that is no usage error: one line with cause and next step, exit 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(self.message, err=True)
+
+
+class Misuse(Failure):
+    """The person asked for what cannot be: exit 2."""
+
+    exit_code = 2
+
+
+def _of_fault(fault: "Fault") -> Failure:
+    return Failure(str(fault))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="appliance")
+def main() -> None:
+    """Reviews pull requests with Codex, and never blames them for a fault that is not theirs."""
+
+
+def _settings() -> "Settings":
+    from appliance.settings import SettingsError, load
+
+    try:
+        return load()
+    except SettingsError as error:
+        raise Misuse(f"settings: {error}\nNext: correct .env and run `docker compose up -d`.") from None
+
+
+@contextmanager
+def _open(*, quiet: bool = True) -> "Iterator[Appliance]":
+    """The appliance of this process, with what the edges raise turned into one line."""
+    settings = _settings()
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from appliance.forge import ForgeError
+    from appliance.git import GitError
+    from appliance.log import configure
+    from appliance.wiring import appliance
+
+    configure(settings.log_format, quiet=quiet)
+    try:
+        with appliance(settings) as parts:
+            yield parts
+    except ForgeError as error:
+        raise Failure(f"{error.cause}: {error} Next: {error.remedy}") from None
+    except GitError as error:
+        raise Failure(f"{error.cause}: {error}") from None
+    except (OSError, ValueError, SQLAlchemyError) as error:
+        raise Failure(f"state: {error} Next: check the volume at {settings.state_dir} and its free space.") from None
+
+
+@main.command()
+def serve() -> None:
+    """Run the loop: the self-test and a cycle at start, then a cycle each interval."""
+    from appliance.log import configure
+    from appliance.serving import serve_forever
+
+    configure("text")
+    serve_forever()
+
+
+@main.command()
+def cycle() -> None:
+    """Run one cycle now. Exit 0, or 1 when it failed by a fault."""
+    from appliance.schedule import run_cycle
+
+    with _open(quiet=False) as parts:
+        result = run_cycle(parts, parts.cycle())
+    click.echo(f"{result.pulls} pull requests, {result.reviewed} reviewed")
+    if result.fault:
+        raise _of_fault(result.fault)
+
+
+@main.command("selftest")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def selftest_command(as_json: bool) -> None:
+    """Examine the sandbox, nested as in a review. Exit 1 with cause and remedy."""
+    settings = _settings()
+    from appliance.selftest import selftest
+    from appliance.workdir import WorkDirs
+
+    try:
+        with WorkDirs(settings.state_dir / "work").new("selftest-") as scratch:
+            report = selftest(scratch)
+    except OSError as error:
+        raise Failure(f"state: {error} Next: check the volume at {settings.state_dir} and its free space.") from None
+    if as_json:
+        click.echo(json.dumps(report.to_json()))
+    else:
+        for step in report.steps:
+            click.echo(f"{'ok  ' if step.ok else 'FAIL'} {step.name} ({step.seconds * 1000:.0f} ms)")
+        if report.ok:
+            click.echo(f"The sandbox works ({report.seconds:.2f} s).")
+        elif report.fault:
+            _show_fault(report.fault)
+    if not report.ok:
+        sys.exit(1)
+
+
+def _show_fault(fault: "Fault") -> None:
+    click.echo(str(fault), err=True)
+    if fault.symptom:
+        click.echo(f"What was seen: {fault.symptom}", err=True)
+    for name, value in sorted(fault.facts.items()):
+        click.echo(f"  {name} = {value}", err=True)
+
+
+@main.command("settings")
+def settings_command() -> None:
+    """Print the effective settings, secrets hidden."""
+    from appliance.settings import effective
+
+    for name, value in effective(_settings()).items():
+        click.echo(f"{name}={value}")
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(as_json: bool) -> None:
+    """Show health, cycle, and each pull request: head, state, attempts, next try."""
+    with _open() as parts:
+        shown = _status(parts)
+    if as_json:
+        click.echo(json.dumps(shown))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    health, last = shown["health"], shown["cycle"]
+    console = Console(soft_wrap=True)
+    console.print(
+        f"{health['state']}{': ' + health['cause'] if health['cause'] else ''}: {health['message']}", markup=False
+    )
+    console.print(
+        f"last cycle ended {last['last_ended'] or 'never'}{' (failed)' if last['failed'] else ''},"
+        f" next {last['next'] or 'soon'}",
+        markup=False,
+    )
+    table = Table("pull request", "head", "state", "attempts", "next try", "reason", box=None)
+    for pull in shown["pulls"]:
+        tries = f"{pull['attempts']} of {pull['max_attempts']}"
+        row = (pull["target"], pull["head"][:10], pull["state"], tries, pull["next_try"] or "", pull["reason"])
+        table.add_row(*(_escaped(cell) for cell in row))
+    console.print(table if shown["pulls"] else "no pull requests")
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _status(parts: "Appliance") -> dict[str, Any]:
+    from appliance.health import read
+
+    health = read(parts.settings.run_dir)
+    last = parts.store.note("cycle") or {}
+    return {
+        "health": {
+            "state": health.state if health else "unhealthy",
+            "cause": health.cause if health else "stale",
+            "message": health.message
+            if health
+            else "The appliance does not report its health. Next: docker compose up -d",
+            "since": _time(health.since) if health else None,
+        },
+        "cycle": {
+            "last_ended": _time(last.get("last_ended")),
+            "next": _time(last.get("next")),
+            "failed": bool(last.get("failed")),
+        },
+        "pulls": [
+            {
+                "target": pull.target,
+                "head": pull.head,
+                "state": pull.state,
+                "attempts": pull.attempts,
+                "max_attempts": parts.settings.max_attempts,
+                "next_try": _time(pull.next_try or (last.get("next") if pull.state == "waiting" else None)),
+                "reason": pull.reason,
+            }
+            for pull in parts.store.states()
+        ],
+    }
+
+
+def _time(moment: float | None) -> str | None:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+
+
+@main.command()
+@click.argument("target")
+def retry(target: str) -> None:
+    """Start over with TARGET: its attempts count no more, and it is reviewed again."""
+    from appliance.forge.github import parse_target
+
+    found = parse_target(target)
+    name = f"{found[0]}#{found[1]}" if found else target
+    with _open() as parts:
+        known = [row.target for row in parts.store.states()]
+        same = [one for one in known if one.casefold() == name.casefold()]
+        if not same:
+            raise Misuse(f"{name} is not watched. Next: `appliance status` lists what is.")
+        parts.store.forget(same[0])
+        parts.store.set_note("held", None)
+    click.echo(f"{same[0]} starts over with the next cycle; `appliance cycle` runs one now.")
+
+
+@main.command()
+@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text")
+def rehearse(form: str) -> None:
+    """Review the sample with the rehearsal model: costs nothing, and shows that the whole chain works."""
+    from appliance import sample
+    from appliance.commands import review_once
+
+    with _open() as parts:
+        forge = parts.local([sample.make(parts.sample)])
+        pull = forge.find(f"{parts.sample}#{sample.BRANCH}")
+        ending = review_once(parts, forge, pull, rehearse=True, progress=_progress())
+        _print_review(parts, forge, pull, _reviewed(ending), form)
+        found = _reviewed(ending).result.findings
+    if not any(finding.path == sample.DEFECT_PATH for finding in found):
+        raise Failure(
+            "rehearsal: the planted defect was not found. Next: report this with `docker logs review-appliance`."
+        )
+    if form != "json":
+        click.echo("\nThe chain works: jail, gate, Codex, sandbox and schema. This was a rehearsal, not a real review.")
+
+
+@main.command()
+@click.argument("target")
+@click.option("--base", help="With a path: the branch or commit to compare with (default: the default branch).")
+@click.option("--head", help="With a path: the branch or commit to review (default: HEAD).")
+@click.option("--post", is_flag=True, help="Publish the review and set the gate, instead of only printing it.")
+@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text")
+@click.option(
+    "--fail-on",
+    type=click.Choice(PRIORITIES, case_sensitive=False),
+    help=f"Exit {FOUND} on such a finding or a graver one.",
+)
+def review(target: str, base: str | None, head: str | None, post: bool, form: str, fail_on: str | None) -> None:
+    """Review TARGET now: owner/name#12, a pull request's URL, path#branch, or a path with --base and --head."""
+    from appliance.commands import BadTarget, find, review_and_post, review_once
+
+    with _open() as parts:
+        try:
+            forge, pull = find(parts, target, base, head)
+        except BadTarget as error:
+            raise Misuse(str(error)) from None
+        if post and (base or head):
+            raise Misuse("--post publishes a pull request's review; it does not go with --base or --head.")
+        rehearse = parts.settings.rehearsal and Path(pull.repository) == parts.sample
+        if not rehearse and parts.settings.openai_api_key is None:
+            from appliance.wiring import NO_LOGIN
+
+            raise _of_fault(NO_LOGIN)
+        go = review_and_post if post else review_once
+        ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
+        done = _reviewed(ending)
+        _print_review(parts, forge, pull, done, form)
+    if fail_on and any(finding.priority <= int(fail_on[1]) for finding in done.result.findings):
+        sys.exit(FOUND)
+
+
+def review_main() -> None:
+    """`review TARGET`: the same as `appliance review TARGET`."""
+    review.main(prog_name="review")
+
+
+def _progress() -> Callable[[str], None]:
+    return lambda what: click.echo(f"… {what}", err=True)
+
+
+def _reviewed(ending: "Ending") -> "Review":
+    if ending.review is not None:
+        return ending.review
+    if ending.fault is not None:
+        raise _of_fault(ending.fault)
+    raise Failure(f"{ending.outcome.value}: {ending.reason} Next: try again, or see `docker logs review-appliance`.")
+
+
+def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", form: str) -> None:
+    from appliance.core.report import as_json, comment
+    from appliance.core.verdict import gate_of
+
+    gate = gate_of(done, parts.settings.block_priority_number)
+    if form == "json":
+        click.echo(json.dumps(as_json(done, gate)))
+        return
+    text = comment(
+        done,
+        gate,
+        parts.settings.block_priority_number,
+        lambda path, first, last: forge.permalink(pull, path, first, last),
+    )
+    if form == "markdown":
+        click.echo(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What the commands do that is more than printing: find a target, review it once, publish it."""
+
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from appliance import codex
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.pulls import Pull
+from appliance.core.verdict import WAITING, gate_of, running
+from appliance.forge import Source
+from appliance.forge.github import parse_target
+from appliance.forge.local import LocalForge
+from appliance.git import GitError, git
+from appliance.protocols import Forge
+from appliance.wiring import Appliance
+
+FORMS = "write it as owner/name#12, as a pull request's URL, as path#branch, or as a path with --base and --head."
+
+
+class BadTarget(ValueError):
+    """What was typed names nothing that can be reviewed; the message says what can."""
+
+
+class _Range(LocalForge):
+    """Two commits of a local repository, as the forge of one pull request that nobody opened."""
+
+    def source(self, pull: Pull) -> Source:
+        return Source(pull.repository, pull.head_sha, pull.base_sha)
+
+
+def find(parts: Appliance, target: str, base: str | None, head: str | None) -> tuple[Forge, Pull]:
+    """The forge and the pull request of what a person typed. Raises BadTarget, ForgeError, GitError."""
+    named = parse_target(target)
+    if named and not Path(target).exists():
+        if base or head:
+            raise BadTarget("--base and --head go with a path; a pull request has its own.")
+        _check_host(target, parts.settings.github_url)
+        forge = parts.github()
+        return forge, forge.pull(*named)
+    path = Path(target)
+    if path.is_dir():
+        return _range(parts, path, base, head)
+    local = parts.local([])
+    if "#" in target and Path(target.split("#", maxsplit=1)[0]).is_dir():
+        if head:
+            raise BadTarget("path#branch names the head already; leave out --head.")
+        return local, local.find(target, base)
+    raise BadTarget(f"{target}: there is no such pull request or path here. Next: {FORMS}")
+
+
+def _check_host(target: str, api: str) -> None:
+    """A page of another forge is not to be taken for the same name on ours."""
+    if "://" not in target:
+        return
+    host, ours = urlsplit(target).hostname, urlsplit(api).hostname or ""
+    if host not in (ours, ours.removeprefix("api.")):
+        raise BadTarget(f"{target} is on {host}, but APPLIANCE_GITHUB_URL is {api}. Next: set it to that host's API.")
+
+
+def _range(parts: Appliance, path: Path, base: str | None, head: str | None) -> tuple[Forge, Pull]:
+    repository = str(path.resolve())
+    forge = _Range([], parts.settings.state_dir / "reviews", parts.store)
+    head_sha, base_name = _commit(path, head or "HEAD"), base or _default_base(path)
+    base_sha = _commit(path, base_name)
+    subject = git(["log", "-1", "--format=%s", head_sha], cwd=path, timeout=30).out.strip()
+    return forge, Pull(
+        target=f"{repository} {base_name}..{head or 'HEAD'}",
+        repository=repository,
+        number=0,
+        head_sha=head_sha,
+        base_ref=base_name,
+        base_sha=base_sha,
+        title=subject,
+        author_association="OWNER",
+    )
+
+
+def _commit(path: Path, name: str) -> str:
+    try:
+        found = git(
+            ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"], cwd=path, timeout=30
+        )
+    except GitError:
+        raise BadTarget(f"{path} has no commit {name}. Next: name a branch, tag or SHA of that repository.") from None
+    return found.out.strip().splitlines()[-1]
+
+
+def _default_base(path: Path) -> str:
+    for name in ("origin/HEAD", "main", "master"):
+        try:
+            _commit(path, name)
+        except BadTarget:
+            continue
+        return name
+    raise BadTarget(f"{path} has neither main nor master. Next: say what to compare with, by --base.")
+
+
+def review_once(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
+    """Self-test, then one review; nothing is stored or published."""
+    progress("self-test")
+    fault = parts.selftest()
+    if fault:
+        return Ending(Outcome.SANDBOX, fault.cause, fault=fault)
+    base_sha = pull.base_sha if isinstance(forge, _Range) else None
+    reviewer = parts.reviewer(rehearse=rehearse)
+    return reviewer.review(pull, forge.source(pull), stop=parts.stop, progress=progress, base_sha=base_sha)
+
+
+def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
+    """As the loop does it: the gate is pending first, the result is stored, then posted. Raises ForgeError."""
+    store, delivery = parts.store, parts.delivery
+    store.seen_one(forge.name, pull)
+    attempt = store.begin_attempt(pull, parts.owner)
+    if attempt is None:
+        raise BadTarget(f"{pull.target} is being reviewed now. Next: `appliance status` shows when it is done.")
+    ending = Ending(Outcome.INTERRUPTED, "the command ended")
+    try:
+        tries = store.records([pull])[pull.target].attempts + 1
+        delivery.set_gate(forge, pull, running(tries, max(tries, parts.settings.max_attempts)))
+        ending = review_once(parts, forge, pull, rehearse=rehearse, progress=progress)
+    finally:
+        if ending.review is None:
+            store.end_attempt(attempt, ending.outcome, ending.reason)
+    if ending.review is None:
+        before = store.review_of(pull)
+        delivery.set_gate(forge, pull, before.gate if before else WAITING)
+        return ending
+    store.finish(attempt, ending.review, gate_of(ending.review, parts.settings.block_priority_number))
+    stored = store.review_of(pull)
+    assert stored is not None
+    progress("posting")
+    if not delivery.deliver(forge, stored, pull):
+        return replace(ending, review=None, outcome=Outcome.SUPERSEDED, reason="the pull request moved on meanwhile")
+    return ending

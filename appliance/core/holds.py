@@ -1,0 +1,75 @@
+"""Back-off after a fault that is not any pull request's: pure arithmetic over what is remembered between cycles."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from appliance.core.faults import Fault
+from appliance.core.outcomes import RULES, Ending, Outcome
+from appliance.core.plan import Hold
+from appliance.core.verdict import WAITING, usage_limit
+
+MAX_DELAY = 1800.0
+SOON = 20 * 3600.0
+
+
+@dataclass(frozen=True)
+class Held:
+    """The fault that keeps reviews from starting, as it is remembered.
+
+    `tries` counts the reviews that ended so, `cycles` the cycles in a row that it held up; `until` is in seconds of
+    the epoch; `credentials` tells with which key and model it happened: with others it is forgotten.
+    """
+
+    outcome: Outcome
+    fault: Fault
+    until: float
+    tries: int
+    cycles: int
+    credentials: str
+
+
+def held_by(ending: Ending, before: Held | None, now: float, interval: float, jitter: float, credentials: str) -> Held:
+    """What to remember of `ending`, whose rule backs off. `jitter` is 0.0 to 1.0; the delay shrinks by up to a fifth.
+
+    The first delay is below one interval, so that the next cycle tries again; then it doubles, up to MAX_DELAY or one
+    interval, whichever is more.
+    """
+    assert ending.fault is not None
+    again = before is not None and before.outcome is ending.outcome
+    tries = before.tries + 1 if before and again else 1
+    delay = min(interval * 2 ** min(tries - 1, 20), max(MAX_DELAY, interval)) * (1 - 0.2 * jitter)
+    until = ending.retry_at if ending.retry_at and ending.retry_at > now else now + delay
+    cycles = before.cycles if before and again else 0
+    return Held(ending.outcome, ending.fault, until, tries, cycles, credentials)
+
+
+def one_more_cycle(held: Held) -> Held:
+    return replace(held, cycles=held.cycles + 1)
+
+
+def unhealthy(held: Held | None) -> Fault | None:
+    """The fault, if it has held up enough cycles to show in the container's health."""
+    if held is None:
+        return None
+    after = RULES[held.outcome].unhealthy_after
+    return held.fault if after and held.cycles >= after else None
+
+
+def hold_of(held: Held | None, now: float) -> Hold | None:
+    """What the plan is told, while the back-off lasts."""
+    if held is None or held.until <= now:
+        return None
+    until = clock_time(held.until, now)
+    gate = usage_limit(until) if held.outcome is Outcome.QUOTA else WAITING
+    return Hold(f"{held.fault.cause}: {held.fault.sentence}", held.until, gate)
+
+
+def clock_time(moment: float, now: float) -> str:
+    """When, for people: the time of day in UTC, with the day if it is not soon."""
+    form = "%H:%M UTC" if moment - now < SOON else "%Y-%m-%d %H:%M UTC"
+    return datetime.fromtimestamp(moment, UTC).strftime(form)
+
+
+def first(faults: Iterable[Fault | None]) -> Fault | None:
+    return next((fault for fault in faults if fault is not None), None)

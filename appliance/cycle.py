@@ -1,0 +1,442 @@
+"""One cycle: self-test, collect, plan, gates, reviews, delivery. It carries out what `core` decides."""
+
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
+
+import structlog
+
+from appliance import process
+from appliance.core import holds
+from appliance.core.ending import REPORT_REMEDY
+from appliance.core.faults import Fault
+from appliance.core.holds import Held
+from appliance.core.outcomes import RULES, Ending, Outcome
+from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
+from appliance.core.pulls import Policy, Pull, not_ready
+from appliance.core.verdict import Gate, gate_of
+from appliance.delivery import Delivery
+from appliance.forge import ForgeError
+from appliance.protocols import Forge
+from appliance.reviewing import Reviewer, workstation_ending
+from appliance.store import PullState, Store
+
+log = structlog.get_logger()
+
+WATCH_SECONDS = 30.0
+FORGE_CYCLES_UNTIL_UNHEALTHY = 3
+
+
+@dataclass
+class Progress:
+    """When the cycle last moved, for the heartbeat that tells of a stuck one. Seconds of the monotonic clock."""
+
+    moved_at: float = field(default_factory=time.monotonic)
+    running: bool = False
+
+    def moved(self) -> None:
+        self.moved_at = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a cycle came to. `fault` is the first that was met, `unhealthy` the one that the health shows."""
+
+    fault: Fault | None
+    unhealthy: Fault | None
+    pulls: int
+    reviewed: int
+
+    @property
+    def failed(self) -> bool:
+        return self.fault is not None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One listed pull request and its forge."""
+
+    pull: Pull
+    forge: Forge
+
+
+@dataclass
+class Running:
+    """A review under way: its own stop, and whether that was because the pull request moved on."""
+
+    seen: Seen
+    stop: threading.Event = field(default_factory=threading.Event)
+    superseded: bool = False
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Everything a cycle works with. `selftest` and `reviewer` can be replaced by a test.
+
+    `credentials` is a digest of key and model: a fault of the login is forgotten when it changes. `no_login` is the
+    fault of having none at all. `on_health` is told what the health is to show, as soon as it is known.
+    """
+
+    store: Store
+    forges: Sequence[Forge]
+    policy: Policy
+    delivery: Delivery
+    reviewer: Reviewer
+    selftest: Callable[[], Fault | None]
+    owner: str
+    alive: Callable[[str], bool]
+    interval: float
+    reviews_at_once: int
+    block_priority: int
+    credentials: str
+    no_login: Fault | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+    on_health: Callable[[Fault | None, int], None] = lambda _fault, _pulls: None
+    progress: Progress = field(default_factory=Progress)
+    clock: Callable[[], float] = time.time
+    jitter: Callable[[], float] = random.random
+    _gate_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> Result:
+        """One cycle, to its end. A fault ends reviews, never the cycle: gates are still set and results delivered."""
+        self.progress.running = True
+        self.progress.moved()
+        try:
+            return self._run()
+        finally:
+            self.progress.running = False
+
+    def _run(self) -> Result:
+        fault = self.selftest()
+        if fault:
+            log.error("selftest.failed", cause=fault.cause, sentence=fault.sentence, next=fault.remedy)
+        # One cycle at a time: what this process still holds from an earlier one is held by nobody.
+        for target in self.store.reclaim(lambda owner: owner != self.owner and self.alive(owner)):
+            log.warning("attempt.interrupted", target=target)
+        earlier_streak: int = self.store.note("forge_cycles") or 0
+        listed, forge_faults = self._collect()
+        held = self._held()
+        self.on_health(self._unhealthy(fault, forge_faults, held, earlier_streak), len(listed))
+        forge_faults += self._deliver(listed) + self._deliver_unlisted(listed)
+        planned = self._plan(listed, fault, held)
+        forge_faults += self._show(listed, planned)
+        ended = self._review([action for action in planned if isinstance(action, Review)], listed)
+        held = self._remember(held, ended)
+        met = [ending.fault for ending in ended if ending.fault]
+        forge_faults += [e.fault for e in ended if e.fault and e.outcome is Outcome.FORGE_UNREACHABLE]
+        self.store.set_note("forge_cycles", earlier_streak + 1 if forge_faults else 0)
+        unhealthy = holds.first(
+            [
+                self._unhealthy(fault, forge_faults, held, earlier_streak),
+                *(ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1),
+            ]
+        )
+        result = Result(
+            fault=holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login]),
+            unhealthy=unhealthy,
+            pulls=len(listed),
+            reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
+        )
+        self.on_health(result.unhealthy, result.pulls)
+        return result
+
+    # ---- collecting
+
+    def _collect(self) -> tuple[dict[str, Seen], list[Fault]]:
+        """All listed pull requests by target, and what kept a repository from being listed."""
+        listed: dict[str, Seen] = {}
+        faults = []
+        for forge in self.forges:
+            try:
+                names = forge.repositories()
+            except ForgeError as error:
+                faults.append(_forge_fault(error))
+                continue
+            for name in names:
+                if self.stop.is_set():
+                    break
+                try:
+                    pulls = forge.pulls(name)
+                except ForgeError as error:
+                    log.warning("collect.failed", repository=name, error=str(error))
+                    faults.append(_forge_fault(error))
+                    continue
+                self.store.seen(forge.name, name, pulls)
+                listed |= {pull.target: Seen(pull, forge) for pull in pulls}
+                self.progress.moved()
+        return listed, faults
+
+    # ---- deciding
+
+    def _plan(self, listed: Mapping[str, Seen], fault: Fault | None, held: Held | None) -> list[Action]:
+        pulls = [seen.pull for seen in listed.values()]
+        records = self.store.records(pulls) | self._learn(listed)
+        actions = plan(pulls, records, self.clock(), self.policy, self._hold(fault, held))
+        self._note_states(actions, records)
+        return actions
+
+    def _learn(self, listed: Mapping[str, Seen]) -> dict[str, Record]:
+        """Ask the forges for reviews of ours that the database does not have, where something changed since."""
+        pulls = [seen.pull for seen in listed.values() if not not_ready(seen.pull, self.policy)]
+        unsure = self.store.unsure(pulls)
+        unknown = set()
+        for pull in unsure:
+            if self.stop.is_set() or not self.delivery.learn(listed[pull.target].forge, pull):
+                unknown.add(pull.target)
+            self.progress.moved()
+        learnt = self.store.records(unsure)
+        return {target: replace(record, known=target not in unknown) for target, record in learnt.items()}
+
+    def _hold(self, fault: Fault | None, held: Held | None) -> Hold | None:
+        stopping = fault or self.no_login
+        if stopping:
+            return Hold(f"{stopping.cause}: {stopping.sentence}")
+        return holds.hold_of(held, self.clock())
+
+    def _show(self, listed: Mapping[str, Seen], actions: Sequence[Action]) -> list[Fault]:
+        """Set the gates that changed; returns what the forge refused."""
+        faults = []
+        shown: dict[str, dict[tuple[str, str], Gate]] = {}
+        for action in actions:
+            if self.stop.is_set():
+                break
+            pull = action.pull
+            if pull.repository not in shown:
+                shown[pull.repository] = self.store.last_gates(pull.repository)
+            if action.gate is None or shown[pull.repository].get((pull.target, pull.head_sha)) == action.gate:
+                continue
+            fault = self._set_gate(listed[pull.target], action.gate)
+            faults += [fault] if fault else []
+            self.progress.moved()
+        return faults
+
+    def _set_gate(self, seen: Seen, gate: Gate) -> Fault | None:
+        """Show a gate after a look that the pull request is still what it was."""
+        try:
+            with self._gate_lock:
+                now = seen.forge.pull(seen.pull.repository, seen.pull.number)
+                if now.open and now.key == seen.pull.key:
+                    self.delivery.set_gate(seen.forge, seen.pull, gate)
+        except ForgeError as error:
+            log.warning("gate.failed", target=seen.pull.target, error=str(error))
+            return _forge_fault(error)
+        return None
+
+    def _note_states(self, actions: Sequence[Action], records: Mapping[str, Record]) -> None:
+        self.store.set_states([_state(action, records[action.pull.target]) for action in actions])
+
+    # ---- reviewing
+
+    def _review(self, actions: Sequence[Review], listed: Mapping[str, Seen]) -> list[Ending]:
+        """Review up to `reviews_at_once` at a time; after an ending that stops the cycle no further one starts."""
+        waiting = list(actions)
+        running: dict[Future[Ending], Running] = {}
+        ended: list[Ending] = []
+        with ThreadPoolExecutor(self.reviews_at_once, thread_name_prefix="review") as pool:
+            while waiting or running:
+                stopping = self.stop.is_set() or any(RULES[ending.outcome].stops for ending in ended)
+                while waiting and len(running) < self.reviews_at_once and not stopping:
+                    action = waiting.pop(0)
+                    run = Running(listed[action.pull.target])
+                    running[pool.submit(self._attempt, action, run)] = run
+                if not running:
+                    break
+                done, _ = wait(running, timeout=self._watch_seconds(), return_when=FIRST_COMPLETED)
+                for future in done:
+                    del running[future]
+                    ended.append(future.result())
+                if not done:
+                    self._watch(running.values())
+        return ended
+
+    def _watch_seconds(self) -> float:
+        return 0.2 if self.stop.is_set() else min(WATCH_SECONDS, self.interval)
+
+    def _watch(self, running: Iterable[Running]) -> None:
+        """End reviews of what has moved on meanwhile. A forge that does not answer ends nothing."""
+        for run in running:
+            try:
+                now = run.seen.forge.pull(run.seen.pull.repository, run.seen.pull.number)
+            except ForgeError:
+                continue
+            if not now.open or now.key != run.seen.pull.key:
+                run.superseded = True
+                run.stop.set()
+
+    def _attempt(self, action: Review, run: Running) -> Ending:
+        """One attempt, from the lease to the delivery. Never raises: what goes wrong is how it ended."""
+        pull = run.seen.pull
+        attempt = self.store.begin_attempt(pull, self.owner)
+        if attempt is None:
+            return Ending(Outcome.SUPERSEDED, "somebody else reviews it")
+        log.info("review.start", target=pull.target, head=pull.head_sha, attempt=action.attempt)
+        self._set_gate(run.seen, action.gate_while_running)
+        ending = self._guarded(run)
+        self.progress.moved()
+        if ending.review is not None:
+            gate = gate_of(ending.review, self.block_priority)
+            self.store.finish(attempt, ending.review, gate)
+            log.info(
+                "review.done",
+                target=pull.target,
+                verdict=ending.review.result.verdict,
+                gate=gate.description,
+                findings=len(ending.review.result.findings),
+                seconds=round(ending.review.seconds, 1),
+                rehearsal=ending.review.rehearsal,
+            )
+            self._deliver({pull.target: run.seen})
+        else:
+            self.store.end_attempt(attempt, ending.outcome, ending.reason)
+            log.warning(
+                "review.failed",
+                target=pull.target,
+                outcome=ending.outcome.value,
+                reason=ending.reason,
+                counts=RULES[ending.outcome].counts,
+                **({"cause": ending.fault.cause, "next": ending.fault.remedy} if ending.fault else {}),
+            )
+        if not self.stop.is_set():
+            self._settle(run.seen, ending)
+        return ending
+
+    def _guarded(self, run: Running) -> Ending:
+        pull = run.seen.pull
+        watcher = threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True)
+        watcher.start()
+        try:
+            return self.reviewer.review(
+                pull,
+                run.seen.forge.source(pull),
+                stop=run.stop,
+                progress=self._moved,
+            )
+        except process.Stopped:
+            if run.superseded:
+                return Ending(Outcome.SUPERSEDED, "the pull request moved on")
+            return Ending(Outcome.INTERRUPTED, "the appliance was stopped")
+        except ForgeError as error:
+            return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=_forge_fault(error))
+        except OSError as error:
+            return workstation_ending(error)
+        except Exception as error:  # noqa: BLE001  (the one boundary: a defect of ours must not look like the pull's)
+            log.error("review.defect", target=pull.target, traceback=traceback.format_exc())
+            sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
+            return Ending(Outcome.WORKSTATION, sentence, fault=Fault("defect", sentence, REPORT_REMEDY, repr(error)))
+        finally:
+            run.stop.set()
+
+    def _moved(self, what: str) -> None:
+        self.progress.moved()
+        log.debug("review.progress", at=what)
+
+    def _settle(self, seen: Seen, ending: Ending) -> None:
+        """After an attempt: what the plan now says of this pull request is what its gate shows."""
+        held = self._held()
+        if RULES[ending.outcome].backs_off and ending.fault:
+            held = holds.held_by(ending, held, self.clock(), self.interval, self.jitter(), self.credentials)
+        records = self.store.records([seen.pull])
+        fault = ending.fault if RULES[ending.outcome].stops and not RULES[ending.outcome].backs_off else None
+        actions = plan([seen.pull], records, self.clock(), self.policy, self._hold(fault, held))
+        self._note_states(actions, records)
+        for action in actions:
+            if action.gate is not None and self.store.last_gate(seen.pull) != action.gate:
+                self._set_gate(seen, action.gate)
+
+    # ---- delivering
+
+    def _deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """Post what waits to be posted; one that is stuck holds up no other."""
+        faults = []
+        for stored in self.store.undelivered():
+            seen = listed.get(stored.target)
+            if seen is None or self.stop.is_set():
+                continue  # not listed now: the forge did not say that it is closed
+            try:
+                with self._gate_lock:
+                    self.delivery.deliver(seen.forge, stored, seen.pull)
+            except ForgeError as error:
+                log.warning("delivery.failed", target=stored.target, error=str(error))
+                faults.append(_forge_fault(error))
+            self.progress.moved()
+        return faults
+
+    def _deliver_unlisted(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """What is listed no more is asked for by name: closed, it is abandoned; unknown, it waits."""
+        gone: dict[str, Seen] = {}
+        faults = []
+        for stored in self.store.undelivered():
+            place = self.store.place(stored.target)
+            forge = next((forge for forge in self.forges if place and forge.name == place.forge), None)
+            if stored.target in listed or place is None or forge is None:
+                continue
+            try:
+                gone[stored.target] = Seen(forge.pull(place.repository, place.number), forge)
+            except ForgeError as error:
+                faults.append(_forge_fault(error))
+        return faults + self._deliver(gone)
+
+    # ---- remembering
+
+    def _held(self) -> Held | None:
+        noted = self.store.note("held")
+        if not noted or noted["credentials"] != self.credentials:
+            return None
+        return Held(**(noted | {"outcome": Outcome(noted["outcome"]), "fault": Fault(**noted["fault"])}))
+
+    def _remember(self, held: Held | None, ended: Sequence[Ending]) -> Held | None:
+        """Forget the hold when the model worked, renew it when it did not, and count the cycles that it lasts."""
+        failed = [ending for ending in ended if RULES[ending.outcome].backs_off and ending.fault]
+        worked = [ending for ending in ended if RULES[ending.outcome].counts and not _nothing(ending)]
+        if failed:
+            held = holds.held_by(failed[0], held, self.clock(), self.interval, self.jitter(), self.credentials)
+        elif worked:
+            held = None
+        if held:
+            held = holds.one_more_cycle(held)
+        self.store.set_note("held", asdict(held) if held else None)
+        return held
+
+    def _unhealthy(
+        self, fault: Fault | None, forge_faults: Sequence[Fault], held: Held | None, earlier_streak: int
+    ) -> Fault | None:
+        """The fault that the health shows: what a person must mend at once, the rest after some cycles in a row."""
+        lasting = earlier_streak + 1 >= FORGE_CYCLES_UNTIL_UNHEALTHY
+        told = [found for found in forge_faults if lasting or found.facts.get("permanent")]
+        return holds.first([fault, self.no_login, holds.unhealthy(held), *told])
+
+
+def _state(action: Action, record: Record) -> PullState:
+    """The line of `appliance status` for one action."""
+    reason, until = "", None
+    match action:
+        case Review():
+            state, reason = "waiting", "next in line"
+        case Wait():
+            state, reason, until = "waiting", action.reason, action.until
+        case GiveUp():
+            state, reason = "given-up", action.reason
+        case Skip(reason=why, gate=None):
+            state, reason = "skipped", why
+        case Skip(gate=gate):
+            state, reason = REVIEWED, gate.description if gate else ""
+    return PullState(action.pull.target, state, record.attempts, reason, until)
+
+
+def _nothing(ending: Ending) -> bool:
+    return ending.review is not None and ending.review.nothing_to_review
+
+
+def _forge_fault(error: ForgeError) -> Fault:
+    return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})
+
+
+def _hand_on(from_: threading.Event, to: threading.Event) -> None:
+    """Set `to` when `from_` is set; ends when `to` is."""
+    while not to.wait(0.1):
+        if from_.is_set():
+            to.set()

@@ -1,0 +1,109 @@
+"""Posts stored reviews: the comment, then the gate. Only the posting is ever retried, never the review."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from appliance.core import marker as markers
+from appliance.core.marker import Marker
+from appliance.core.pulls import Pull
+from appliance.core.report import comment as render
+from appliance.core.report import marker_findings
+from appliance.core.verdict import Gate
+from appliance.forge import Comment, ForgeError
+from appliance.protocols import Forge
+from appliance.store import Store, StoredReview
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """`key` signs our markers; `block_priority` is the number of the priority that blocks."""
+
+    store: Store
+    key: bytes
+    block_priority: int
+
+    def deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
+        """Post one stored review of `pull`; False if the pull request moved on and the review is abandoned.
+
+        Raises ForgeError; the review stays stored, and the next call looks for its marker before it posts again,
+        since a write that failed may have landed.
+        """
+        pull = forge.pull(pull.repository, pull.number)
+        if not pull.open or pull.key != (stored.head_sha, stored.base_ref):
+            self.store.abandon(stored.id)
+            log.info("delivery.abandoned", target=stored.target, head=stored.head_sha)
+            return False
+        posted = self._post(forge, stored, pull)
+        self.set_gate(forge, pull, stored.gate)
+        self.store.delivered(stored.id, posted.id, posted.url)
+        log.info("review.posted", target=stored.target, gate=stored.gate.description, url=posted.url)
+        return True
+
+    def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
+        assert stored.review is not None
+        ours = [(found, mark) for found in forge.comments(pull) if (mark := markers.read(found.body, self.key))]
+        for found, mark in ours:
+            if mark.is_of(pull) and mark.at == stored.created_at:
+                return found
+        earlier = [mark for _, mark in ours if mark.target == pull.target and not mark.is_of(pull)]
+        body = self.body(stored, pull, forge, earlier[-1] if earlier else None)
+        return forge.post_comment(pull, body)
+
+    def body(self, stored: StoredReview, pull: Pull, forge: Forge, earlier: Marker | None) -> str:
+        """The comment of a stored review, marker included."""
+        review = stored.review
+        assert review is not None
+        marker = Marker(
+            target=stored.target,
+            head_sha=stored.head_sha,
+            base_ref=stored.base_ref,
+            base_sha=review.base_sha,
+            merge_base=review.merge_base,
+            gate_state=stored.gate.state,
+            gate_description=stored.gate.description,
+            at=stored.created_at,
+            findings=marker_findings(review.result.findings, markers.MAX_FINDINGS),
+        )
+        return render(
+            review,
+            stored.gate,
+            self.block_priority,
+            lambda path, first, last: forge.permalink(pull, path, first, last),
+            markers.render(marker, self.key),
+            earlier,
+        )
+
+    def set_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
+        """Show `gate`, if it is not what was last shown. Raises ForgeError.
+
+        What the database does not know, the forge is asked for: a lost database writes nothing twice.
+        """
+        shown = self.store.last_gate(pull)
+        if shown is None:
+            shown = forge.gate(pull)
+        if shown != gate:
+            forge.set_gate(pull, gate)
+            log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
+        self.store.set_last_gate(pull, gate)
+
+    def learn(self, forge: Forge, pull: Pull) -> bool:
+        """Take over what the forge has of ours for this head and base; False if it could not be asked.
+
+        Markers of reviews that a person has asked to do again do not count.
+        """
+        try:
+            comments = forge.comments(pull)
+        except ForgeError as error:
+            log.warning("comments.unknown", target=pull.target, error=str(error))
+            return False
+        after = self.store.again_after(pull.target)
+        for found in reversed(comments):
+            mark = markers.read(found.body, self.key)
+            if mark and mark.is_of(pull) and mark.at > after:
+                self.store.learn(pull, mark.gate, found.id, found.url)
+                break
+        self.store.set_looked_at(pull)
+        return True

@@ -1,0 +1,134 @@
+"""From a pull request to the end of one attempt: fetch, check out, let Codex read, and say how it ended."""
+
+import errno
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from appliance import codex, process
+from appliance.core.ending import REPORT_REMEDY
+from appliance.core.faults import Fault
+from appliance.core.findings import Evidence, Result, Review
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.prompt import File
+from appliance.core.pulls import Pull
+from appliance.forge import Source
+from appliance.git import GitError, Mirrors, Slots
+
+log = structlog.get_logger()
+
+DISK_REMEDY = "free disk space for Docker's volumes (`docker system df`), then the next cycle goes on by itself."
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    """What a review needs beside the pull request.
+
+    `work` lends an empty directory of this process's own; `probe` examines the sandbox.
+    """
+
+    mirrors: Mirrors
+    slots: Slots
+    work: Callable[[str], AbstractContextManager[Path]]
+    model: codex.Model
+    probe: Callable[[], Fault | None]
+    timeout: float
+
+    def review(
+        self,
+        pull: Pull,
+        source: Source,
+        *,
+        stop: threading.Event | None = None,
+        progress: codex.Progress = lambda _: None,
+        base_sha: str | None = None,
+    ) -> Ending:
+        """One attempt. `base_sha` fixes the base; None is the tip of the base branch after a fetch.
+
+        Raises process.Stopped when `stop` is set; every other failure is an Ending.
+        """
+        try:
+            return self._review(pull, source, stop, progress, base_sha)
+        except GitError as error:
+            return _git_ending(error)
+        except (OSError, TimeoutError) as error:
+            return workstation_ending(error)
+
+    def _review(
+        self,
+        pull: Pull,
+        source: Source,
+        stop: threading.Event | None,
+        progress: codex.Progress,
+        base_sha: str | None,
+    ) -> Ending:
+        progress("fetching")
+        mirror = self.mirrors.fetch(
+            pull.repository, source, head_sha=pull.head_sha, base_sha=base_sha or pull.base_sha, stop=stop
+        )
+        base = base_sha or mirror.base_sha(source.base_ref)
+        # Without a common ancestor everything the head has is the change: the base itself is what it is compared with.
+        merge_base = mirror.merge_base(base, pull.head_sha) or base
+        files = [
+            File(changed.path, changed.status, changed.added, changed.deleted, changed.old_path)
+            for changed in mirror.changed_files(merge_base, pull.head_sha)
+        ]
+        seen = replace(pull, base_sha=base)
+        if not files:
+            return Ending(Outcome.REVIEWED, "nothing to review", review=_nothing(seen, merge_base, self.model))
+        with (
+            self.slots.checkout(
+                mirror, pull.repository, head_sha=pull.head_sha, base_sha=base, merge_base=merge_base, stop=stop
+            ) as slot,
+            self.work("review-") as work,
+        ):
+            progress(f"reviewing {len(files)} changed files with {self.model.name}")
+            return codex.review(
+                codex.Job(seen, base, merge_base, files, slot),
+                self.model,
+                work,
+                timeout=self.timeout,
+                stop=stop,
+                probe=self.probe,
+                progress=progress,
+            )
+
+
+def _nothing(pull: Pull, merge_base: str, model: codex.Model) -> Review:
+    """An empty diff is said so: the model is not asked, and the gate is no success."""
+    said = "Nothing to review: head and base differ in no file."
+    return Review(
+        target=pull.target,
+        head_sha=pull.head_sha,
+        base_ref=pull.base_ref,
+        base_sha=pull.base_sha,
+        merge_base=merge_base,
+        result=Result("inconclusive", said, "The diff is empty.", "Nothing was read, since nothing changed."),
+        evidence=Evidence(),
+        model=model.name,
+        rehearsal=model.rehearsal,
+        nothing_to_review=True,
+    )
+
+
+def _git_ending(error: GitError) -> Ending:
+    if error.cause == "superseded":
+        return Ending(Outcome.SUPERSEDED, "the pull request moved on")
+    fault = Fault(error.cause, str(error), error.remedy, str(error))
+    ours = error.cause in ("disk-full", "mirror-corrupt", "git")
+    return Ending(Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault)
+
+
+def workstation_ending(error: OSError) -> Ending:
+    """What a failing system call of ours means: the workstation's fault, never the pull request's."""
+    if isinstance(error, process.ProgramMissing):
+        fault = Fault("program-missing", f"A program is missing: {error}", "rebuild the image: `docker compose build`.")
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        fault = Fault("disk-full", "The disk is full.", DISK_REMEDY, str(error))
+    else:
+        fault = Fault("workstation", f"The workstation refused a system call: {error}", REPORT_REMEDY, str(error))
+    return Ending(Outcome.WORKSTATION, fault.sentence, fault=fault)

@@ -1,0 +1,146 @@
+"""The loop: a cycle at start, and the next one an interval after the last one *ended*."""
+
+import signal
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy.exc import SQLAlchemyError
+
+from appliance import sample
+from appliance.core.ending import REPORT_REMEDY
+from appliance.core.faults import Fault
+from appliance.core.health import Health
+from appliance.cycle import Cycle, Progress, Result
+from appliance.flock import held
+from appliance.health import heartbeat, write
+from appliance.reviewing import workstation_ending
+from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance
+
+log = structlog.get_logger()
+
+HEARTBEAT_SECONDS = 15
+STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetching and posting should have moved
+SHUTDOWN_SECONDS = 8.0  # Docker kills after 10
+ONE_CYCLE_SECONDS = 24 * 3600.0
+
+
+def run_cycle(parts: Appliance, cycle: Cycle) -> Result:
+    """One cycle, alone among all processes of this appliance; notes when it ended and when the next is due."""
+    settings = parts.settings
+    with held(settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
+        for removed in parts.work.reclaim():
+            log.info("workdir.reclaimed", path=str(removed))
+        result = guarded(parts, cycle)
+    now = time.time()
+    note = {"last_ended": now, "next": now + settings.interval, "failed": result.failed}
+    try:
+        parts.store.set_note("cycle", note)
+    except SQLAlchemyError as error:
+        log.error("cycle.unnoted", error=str(error))
+    return result
+
+
+def guarded(parts: Appliance, cycle: Cycle) -> Result:
+    """The boundary of a cycle: whatever breaks in it is a fault of the appliance, shown, and the next cycle comes."""
+    try:
+        return cycle.run()
+    except (OSError, SQLAlchemyError) as error:
+        failed = OSError(28, str(error)) if "full" in str(error) else OSError(str(error))
+        fault = workstation_ending(failed).fault
+    except Exception as error:  # noqa: BLE001  (the one boundary)
+        log.error("cycle.defect", traceback=traceback.format_exc())
+        sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
+        fault = Fault("defect", sentence, REPORT_REMEDY, repr(error))
+    parts.show_health(fault, 0)
+    return Result(fault, fault, 0, 0)
+
+
+@dataclass
+class Loop:
+    """`appliance serve`."""
+
+    parts: Appliance
+    progress: Progress = field(default_factory=Progress)
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT; then reviews are ended, leases given back, and nothing is counted."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.parts.stop.set())
+        settings = self.parts.settings
+        write(
+            settings.run_dir, Health("starting", "", "the first cycle runs", since=0.0), valid_for=HEALTH_VALID_SECONDS
+        )
+        # A thread for the cycle and one for the heartbeat, which must beat while a cycle runs.
+        scheduler = BackgroundScheduler(
+            timezone=UTC, executors={"default": ThreadPoolExecutor(1), "heartbeat": ThreadPoolExecutor(1)}
+        )
+        scheduler.add_job(
+            self._beat, "interval", seconds=HEARTBEAT_SECONDS, executor="heartbeat", max_instances=1, coalesce=True
+        )
+        self._schedule(scheduler, 0.0)
+        scheduler.start()
+        self.parts.stop.wait()
+        log.info("stopping")
+        _within(SHUTDOWN_SECONDS, lambda: scheduler.shutdown(wait=True))
+        log.info("stopped")
+
+    def _schedule(self, scheduler: BackgroundScheduler, seconds: float) -> None:
+        scheduler.add_job(
+            self._cycle,
+            "date",
+            run_date=datetime.now(UTC) + timedelta(seconds=seconds),
+            args=[scheduler],
+            id="cycle",
+            replace_existing=True,
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,  # late, as after a suspend, is better than never
+        )
+
+    def _cycle(self, scheduler: BackgroundScheduler) -> None:
+        settings = self.parts.settings
+        try:
+            result = run_cycle(self.parts, self.parts.cycle(self.progress))
+            log.info(
+                "cycle.failed" if result.failed else "cycle.done",
+                pulls=result.pulls,
+                reviewed=result.reviewed,
+                **({"cause": result.fault.cause, "next": result.fault.remedy} if result.fault else {}),
+            )
+            if settings.rehearsal and result.reviewed:
+                self._tell_next_steps()
+        finally:
+            if not self.parts.stop.is_set():
+                self._schedule(scheduler, settings.interval)
+
+    def _tell_next_steps(self) -> None:
+        forge = self.parts.local([self.parts.sample])
+        for comment in forge.comments(forge.find(f"{self.parts.sample}#{sample.BRANCH}")):
+            log.info("rehearsal.review", text="\n" + comment.body)
+        log.info("rehearsal.done", next=NEXT_STEPS)
+
+    def _beat(self) -> None:
+        settings = self.parts.settings
+        quiet = time.monotonic() - self.progress.moved_at
+        limit = settings.review_timeout + STUCK_MARGIN_SECONDS
+        if self.progress.running and quiet > limit:
+            sentence = f"The cycle has not moved for {quiet:.0f} s."
+            self.parts.show_health(Fault("stuck", sentence, "run `docker compose restart`, and report it."), 0)
+        else:
+            heartbeat(settings.run_dir, HEALTH_VALID_SECONDS)
+
+
+def _within(seconds: float, what: object) -> None:
+    """Wait for `what`, but no longer than `seconds`: Docker's patience is shorter than a hanging request."""
+    assert callable(what)
+    thread = threading.Thread(target=what, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        log.warning("stopping.hangs", seconds=seconds)

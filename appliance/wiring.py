@@ -1,0 +1,197 @@
+"""Puts the parts together: from the settings to a cycle, a reviewer, a forge."""
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from appliance import codex, keys, rehearsal, sample
+from appliance.core.faults import Fault
+from appliance.core.health import Health
+from appliance.cycle import Cycle, Progress
+from appliance.delivery import Delivery
+from appliance.forge import ForgeError
+from appliance.forge.github import GitHubForge
+from appliance.forge.local import LocalForge
+from appliance.gate import Upstream
+from appliance.git import Mirrors, Slots
+from appliance.health import write
+from appliance.protocols import Forge
+from appliance.reviewing import Reviewer
+from appliance.selftest import nested_probe, selftest
+from appliance.settings import REHEARSAL_MODEL, Settings
+from appliance.store import Store, open_store
+from appliance.workdir import OwnerLocks, WorkDirs
+
+log = structlog.get_logger()
+
+HEALTH_VALID_SECONDS = 60.0
+NO_LOGIN = Fault(
+    "login",
+    "There is neither a key nor a login for the model.",
+    "set OPENAI_API_KEY in .env and run `docker compose up -d`.",
+)
+NO_TOKEN = Fault(
+    "forge-login",
+    "APPLIANCE_REPOSITORIES is set, but GITHUB_TOKEN is not.",
+    "set GITHUB_TOKEN in .env and run `docker compose up -d`.",
+)
+
+
+@dataclass
+class Appliance:
+    """The parts of one process. `close` it at the end."""
+
+    settings: Settings
+    store: Store
+    key: bytes
+    owner: str
+    locks: OwnerLocks
+    work: WorkDirs
+    stop: threading.Event
+
+    def close(self) -> None:
+        self.store.close()
+
+    @property
+    def sample(self) -> Path:
+        return self.settings.state_dir / "sample" / sample.SAMPLE_NAME
+
+    def scratch_probe(self) -> Fault | None:
+        with self.work.new("probe-") as scratch:
+            return nested_probe(scratch)
+
+    def selftest(self) -> Fault | None:
+        with self.work.new("selftest-") as scratch:
+            return selftest(scratch).fault
+
+    def model(self, *, rehearse: bool) -> codex.Model:
+        """The model that reviews; the rehearsal model only when asked for by name or when nothing is configured."""
+        settings = self.settings
+        if rehearse:
+            return codex.Model(REHEARSAL_MODEL, "low", rehearsal.upstream(), rehearsal=True)
+        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
+        headers = {"authorization": f"Bearer {key}"}
+        return codex.Model(settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers))
+
+    def reviewer(self, *, rehearse: bool) -> Reviewer:
+        state = self.settings.state_dir
+        return Reviewer(
+            mirrors=Mirrors(state / "mirrors"),
+            slots=Slots(state / "slots"),
+            work=self.work.new,
+            model=self.model(rehearse=rehearse),
+            probe=self.scratch_probe,
+            timeout=self.settings.review_timeout,
+        )
+
+    def local(self, roots: Sequence[Path]) -> LocalForge:
+        return LocalForge(roots, self.settings.state_dir / "reviews", self.store)
+
+    def github(self) -> GitHubForge:
+        """Raises ForgeError without a token."""
+        settings = self.settings
+        if settings.github_token is None:
+            raise ForgeError(NO_TOKEN.cause, "GITHUB_TOKEN is not set.", remedy=NO_TOKEN.remedy, permanent=True)
+        return GitHubForge(
+            api_url=settings.github_url,
+            token=settings.github_token.get_secret_value(),
+            repositories=settings.repositories,
+            context=settings.status_context,
+            etags=self.store,
+            api_version=settings.github_api_version,
+            stop=self.stop,
+        )
+
+    def forges(self) -> list[Forge]:
+        """All that is configured; the sample when nothing is."""
+        settings = self.settings
+        if settings.rehearsal:
+            return [self.local([sample.make(self.sample)])]
+        found: list[Forge] = []
+        if settings.repositories and settings.github_token:
+            found.append(self.github())
+        if settings.local_repositories:
+            found.append(self.local([settings.local_repositories]))
+        return found
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(self.store, self.key, self.settings.block_priority_number)
+
+    def no_login(self) -> Fault | None:
+        """What is missing before any review can be asked for."""
+        settings = self.settings
+        if settings.rehearsal:
+            return None
+        if settings.repositories and settings.github_token is None:
+            return NO_TOKEN
+        return None if settings.openai_api_key else NO_LOGIN
+
+    def credentials(self) -> str:
+        settings = self.settings
+        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
+        return keys.digest(key, settings.model_url, settings.model, settings.reasoning_effort)
+
+    def show_health(self, fault: Fault | None, pulls: int) -> None:
+        """Write what the container's health is to say."""
+        if fault:
+            health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=0.0)
+        else:
+            count = "1 pull request" if pulls == 1 else f"{pulls} pull requests"
+            said = f"the sample is reviewed; {NEXT_STEPS}" if self.settings.rehearsal else f"watching {count}"
+            health = Health("healthy", "", said, since=0.0)
+        write(self.settings.run_dir, health, valid_for=HEALTH_VALID_SECONDS)
+
+    def cycle(self, progress: Progress | None = None) -> Cycle:
+        """A cycle over everything configured. Raises OSError and GitError if the sample cannot be made."""
+        settings = self.settings
+        return Cycle(
+            store=self.store,
+            forges=self.forges(),
+            policy=settings.policy,
+            delivery=self.delivery,
+            reviewer=self.reviewer(rehearse=settings.rehearsal),
+            selftest=self.selftest,
+            owner=self.owner,
+            alive=self.locks.alive,
+            interval=settings.interval,
+            reviews_at_once=settings.reviews_at_once,
+            block_priority=settings.block_priority_number,
+            credentials=self.credentials(),
+            no_login=self.no_login(),
+            stop=self.stop,
+            on_health=self.show_health,
+            progress=progress or Progress(),
+        )
+
+
+NEXT_STEPS = "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`"
+
+
+@contextmanager
+def appliance(settings: Settings) -> Iterator[Appliance]:
+    """Open the state volume. Raises OSError where it cannot be written, ValueError for a damaged key."""
+    state = settings.state_dir
+    for folder in (state, settings.run_dir):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.umask(0o077)  # what is written here is nobody else's
+    store = open_store(state / "appliance.db")
+    locks = OwnerLocks(state / "locks")
+    parts = Appliance(
+        settings=settings,
+        store=store,
+        key=keys.signing_key(state / "signing.key"),
+        owner=locks.mine(),
+        locks=locks,
+        work=WorkDirs(state / "work"),
+        stop=threading.Event(),
+    )
+    try:
+        yield parts
+    finally:
+        parts.close()
