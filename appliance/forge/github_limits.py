@@ -1,5 +1,6 @@
 """GitHub's limits: when to come back, and a pace for writes."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,20 +44,17 @@ def retry_after(answer: Answer) -> float | None:
     value = answer.headers.get("retry-after", "").strip()
     if not value:
         return None
-    try:
-        return max(float(value), 0.0)
-    except ValueError:
-        then, now = _epoch(value), _epoch(answer.headers.get("date", ""))
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
+        return float(value)
+    then, now = _epoch(value), _epoch(answer.headers.get("date", ""))
     return max(then - now, 0.0) if then is not None and now is not None else None
 
 
 def _until_reset(answer: Answer) -> float | None:
     """Seconds to the reset by the *server's* clock: ours may be wrong."""
     now = _epoch(answer.headers.get("date", ""))
-    try:
-        return float(answer.headers.get("x-ratelimit-reset", "")) - now if now is not None else None
-    except ValueError:
-        return None
+    reset = answer.headers.get("x-ratelimit-reset", "").strip()
+    return float(reset) - now if now is not None and re.fullmatch(r"[0-9]{1,15}", reset) else None
 
 
 def _sounds_limited(answer: Answer) -> bool:

@@ -114,8 +114,8 @@ def _invalid(resource: str, field: str, message: str, code: str = "custom") -> R
     return Refusal(422, "Validation Failed", errors=[problem])
 
 
-def _page(request: Request, rows: Sequence[T]) -> tuple[Sequence[T], dict[str, str]]:
-    """One page of `rows`, and the Link header that leads to the others."""
+def _page(request: Request, rows: Sequence[T], path: str | None = None) -> tuple[Sequence[T], dict[str, str]]:
+    """One page of `rows`, and the Link header that leads to the others, at `path` if it is not the request's own."""
 
     def number(name: str, default: int) -> int:
         value = request.query.get(name, "")
@@ -129,17 +129,17 @@ def _page(request: Request, rows: Sequence[T]) -> tuple[Sequence[T], dict[str, s
     if at >= last:
         del pages["next"], pages["last"]
     links = [
-        f'<{request.api}{request.path}?{urlencode({**request.query, "page": str(page)})}>; rel="{rel}"'
+        f'<{request.api}{path or request.path}?{urlencode({**request.query, "page": str(page)})}>; rel="{rel}"'
         for rel, page in pages.items()
     ]
     return rows[(at - 1) * size : at * size], {"Link": ", ".join(links)} if links else {}
 
 
 def _listing(request: Request, repository: Repository | None, rows: Sequence[T], show: Callable[[T], Any]) -> Response:
+    path = request.path
     if repository is not None:  # GitHub's own links name the repository by its id
-        rest = re.sub(r"^/(repos/[^/]+/[^/]+|repositories/\d+)", "", request.path)
-        request.path = f"/repositories/{repository.id}{rest}"
-    page, headers = _page(request, rows)
+        path = re.sub(r"^/(repos/[^/]+/[^/]+|repositories/\d+)", f"/repositories/{repository.id}", path)
+    page, headers = _page(request, rows, path)
     return Response(200, lambda: [show(row) for row in page], headers)
 
 

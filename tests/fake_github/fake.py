@@ -60,6 +60,7 @@ class FakeGitHub:
         from .server import Handler, Server
 
         self._server = Server(self._address, type("BoundHandler", (Handler,), {"fake": self}))
+        self._address = (self._address[0], int(self._server.server_address[1]))
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
@@ -79,8 +80,8 @@ class FakeGitHub:
 
     @property
     def port(self) -> int:
-        assert self._server is not None, "not started"
-        return int(self._server.server_address[1])
+        """0 before the start, unless one was asked for."""
+        return self._address[1]
 
     @property
     def base(self) -> str:
@@ -152,22 +153,22 @@ class FakeGitHub:
             start = repos.resolve(repository.path, base) if base else None
             if base and not start:
                 raise ValueError(f"no {base} in {name}")
-            sha = repos.commit(repository.path, branch, files, start=start, message=message, at=self.now())
-            self.sync(name)
-            return sha
+            refs = repos.commit(repository.path, branch, files, start=start, message=message, at=self.now())
+            self.sync(name, refs)
+            return refs[f"refs/heads/{branch}"]
 
     def delete_branch(self, name: str, branch: str) -> None:
         with self.lock:
             repos.git(self.repository(name).path, "update-ref", "-d", f"refs/heads/{branch}")
             self.sync(name)
 
-    def sync(self, name: str) -> None:
+    def sync(self, name: str, refs: Mapping[str, str] | None = None) -> None:
         """Take over what git has: heads of open pull requests, and their refs/pull/N/head.
 
         The base SHA moves only with the head, as GitHub's does.
         """
         repository = self.repository(name)
-        refs = repos.refs(repository.path)
+        refs = repos.refs(repository.path) if refs is None else refs
         wanted: dict[str, str] = {}
         for pull in repository.pulls.values():
             head = refs.get(f"refs/heads/{pull.head}")
@@ -222,7 +223,7 @@ class FakeGitHub:
                 head_repository=head_repository,
             )
             repository.pulls[pull.number] = pull
-            self.sync(name)
+            self.sync(name, refs)
             return pull
 
     def add_pulls(self, name: str, count: int) -> None:

@@ -156,7 +156,7 @@ def label(request: Request, repository_url: str, name: str) -> Json:
         "name": name,
         "color": "f29513",
         "default": False,
-        "description": None,
+        "description": "",
     }
 
 

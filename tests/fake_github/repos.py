@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 Content = str | bytes | None | tuple[str, bytes]
+ALLOWED = "[uploadpack]\n\tallowAnySHA1InWant = true\n\tallowFilter = true\n"
 WHO = "A U Thor <author@example.com>"
 ENV = {
     "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -33,12 +34,15 @@ def create(path: Path, default_branch: str) -> None:
 
 def configure(path: Path) -> None:
     """What GitHub's own servers allow."""
-    for key in ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"):
-        git(path, "config", key, "true")
+    config = path / "config"
+    if ALLOWED not in config.read_text():
+        config.write_text(config.read_text() + ALLOWED)
 
 
-def commit(path: Path, branch: str, files: Mapping[str, Content], *, start: str | None, message: str, at: float) -> str:
-    """A commit on `branch` that changes `files` (None: deleted; a tuple: mode and content), and its SHA.
+def commit(
+    path: Path, branch: str, files: Mapping[str, Content], *, start: str | None, message: str, at: float
+) -> dict[str, str]:
+    """A commit on `branch` that changes `files` (None: deleted; a tuple: mode and content); returns all refs.
 
     `start` is the commit it stands on; None: the branch itself, if there is one.
     """
@@ -60,7 +64,7 @@ def commit(path: Path, branch: str, files: Mapping[str, Content], *, start: str 
             f"M {mode} inline ".encode() + b'"' + quoted + b'"\n' + f"data {len(data)}\n".encode() + data + b"\n"
         )
     git(path, "fast-import", "--quiet", "--force", stdin=b"".join(stream))
-    return refs(path)[ref]
+    return refs(path)
 
 
 def refs(path: Path) -> dict[str, str]:
@@ -86,7 +90,6 @@ def backend(
     """What `git http-backend` answers: status, headers, body."""
     env = {
         **ENV,
-        "GIT_PROJECT_ROOT": str(path.parent),
         "PATH_TRANSLATED": f"{path}{suffix}",
         "PATH_INFO": suffix,
         "GIT_HTTP_EXPORT_ALL": "1",
