@@ -79,11 +79,15 @@ class Delivery:
     def set_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
         """Show `gate`, if it is not what was last shown. Raises ForgeError.
 
-        What the database does not know, the forge is asked for: a lost database writes nothing twice.
+        What the database does not know, the forge is asked for: a lost database writes nothing twice. A forge that
+        does not say is written to all the same: the plan wants this gate shown, whatever is there.
         """
         shown = self.store.last_gate(pull)
         if shown is None:
-            shown = forge.gate(pull)
+            try:
+                shown = forge.gate(pull)
+            except ForgeError as error:
+                log.info("gate.unknown", target=pull.target, error=str(error))
         if shown != gate:
             forge.set_gate(pull, gate)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)

@@ -74,7 +74,9 @@ class Loop:
             signal.signal(number, lambda *_: self.parts.stop.set())
         settings = self.parts.settings
         write(
-            settings.run_dir, Health("starting", "", "the first cycle runs", since=0.0), valid_for=HEALTH_VALID_SECONDS
+            settings.run_dir,
+            Health("starting", "", "the first cycle runs", since=time.time()),
+            valid_for=HEALTH_VALID_SECONDS,
         )
         # A thread for the cycle and one for the heartbeat, which must beat while a cycle runs.
         scheduler = BackgroundScheduler(

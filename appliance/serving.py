@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import structlog
@@ -51,7 +52,7 @@ def _stay(run_dir: Path, fault: Fault) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=0.0)
+    health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=time.time())
     while True:
         write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
         if stop.wait(HEARTBEAT_SECONDS):

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -140,11 +141,11 @@ class Appliance:
     def show_health(self, fault: Fault | None, pulls: int) -> None:
         """Write what the container's health is to say."""
         if fault:
-            health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=0.0)
+            health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=time.time())
         else:
             count = "1 pull request" if pulls == 1 else f"{pulls} pull requests"
             said = f"the sample is reviewed; {NEXT_STEPS}" if self.settings.rehearsal else f"watching {count}"
-            health = Health("healthy", "", said, since=0.0)
+            health = Health("healthy", "", said, since=time.time())
         write(self.settings.run_dir, health, valid_for=HEALTH_VALID_SECONDS)
 
     def cycle(self, progress: Progress | None = None) -> Cycle:

@@ -11,8 +11,8 @@ import httpx
 
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
-from appliance.forge import Comment, ForgeError, Source
-from appliance.forge.github_client import Cached, Etags, GitHubClient
+from appliance.forge import Cached, Comment, ForgeError, Source
+from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
 from appliance.forge.github_limits import PROCESS_PACE, WritePace
 from appliance.forge.github_shapes import (
@@ -24,8 +24,8 @@ from appliance.forge.github_shapes import (
     PULL,
     PULLS,
     REPOSITORIES,
-    STATUS,
     STATUSES,
+    WRITTEN,
     Row,
     comment_of,
     gate_of,
@@ -184,7 +184,7 @@ class GitHubForge:
             "description": gate.description[:MAX_DESCRIPTION],
             **({"target_url": self._target_url} if self._target_url else {}),
         }
-        self._client.write(f"/repos/{pull.repository}/statuses/{pull.head_sha}", payload, STATUS)
+        self._client.write(f"/repos/{pull.repository}/statuses/{pull.head_sha}", payload, WRITTEN)
 
     def source(self, pull: Pull) -> Source:
         """Where git finds it: refs/pull/N/head in the base repository, for the head's may be gone."""

@@ -153,7 +153,7 @@ PULL = Shape("pull-1", keep_pull)
 PULLS = Shape("pulls-1", _each(keep_pull, "pull requests"))
 COMMENT = Shape("comment-1", keep_comment)
 COMMENTS = Shape("comments-1", _each(keep_comment, "comments"))
-STATUS = Shape("status-1", keep_status)
+WRITTEN = Shape("written-1", lambda _: None)  # the status code said that it is stored; nothing else is needed
 STATUSES = Shape("statuses-1", _each(keep_status, "statuses"))
 # The combined status holds the newest one of each context.
 COMBINED = Shape("combined-1", lambda value: STATUSES.keep(_object(value, "combined status").get("statuses")))
