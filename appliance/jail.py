@@ -7,6 +7,7 @@ Three things are left out on purpose (all measured): `--disable-userns` and a bo
 starting, and `--hostname` needs a system call that the container's seccomp profile blocks.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -175,6 +176,7 @@ def with_relay(command: Sequence[str]) -> list[str]:
 
 def _mount_point(path: Path) -> None:
     """Make the directory on which the git directory is mounted; git itself never touches a `.git` in a tree."""
-    path.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
     if not stat.S_ISDIR(path.lstat().st_mode):
         raise ValueError(f"{path} is not a directory, so the git directory cannot be mounted there")

@@ -6,7 +6,7 @@ A ladder that follows bwrap's own steps; the first rung that fails names the lay
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,22 +56,27 @@ def selftest(scratch: Path) -> Report:
 
     Takes about 0.2 s; leaves nothing behind. Never raises for a fault of the machine: that is what it returns.
     """
-    return _climb(scratch, (*ladder.GROUND, *ladder.REVIEW))
+    return climb(scratch, (*ladder.GROUND, *ladder.REVIEW))
 
 
 def nested_probe(scratch: Path) -> Fault | None:
     """Only the rungs in a review's own jail: after a failed run, was it the sandbox? None if it holds."""
-    return _climb(scratch, ladder.REVIEW).fault
+    return climb(scratch, ladder.REVIEW).fault
 
 
-def _climb(scratch: Path, rungs: Sequence[tuple[str, ladder.Rung]]) -> Report:
+def climb(
+    scratch: Path,
+    rungs: Sequence[tuple[str, ladder.Rung]],
+    preconditions: Callable[[], Fault | None] | None = None,
+) -> Report:
+    """Climb `rungs` in order, up to the first that does not hold; `preconditions` None means the real ones."""
     started = time.monotonic()
     steps: list[Step] = []
 
     def report(fault: Fault | None) -> Report:
         return Report(fault is None, time.monotonic() - started, tuple(steps), fault)
 
-    fault = _preconditions()
+    fault = (preconditions or ground)()
     steps.append(Step("preconditions", fault is None, time.monotonic() - started))
     if fault is not None:
         return report(fault)
@@ -105,7 +110,7 @@ def _facts(learnt: Mapping[str, object], denied_before: int | None) -> dict[str,
     return found
 
 
-def _preconditions() -> Fault | None:
+def ground() -> Fault | None:
     """What makes every rung senseless: root, a program that is not there, no room for the processes of a review."""
     if os.getuid() == 0:
         return named("root-user", "uid 0", _root_facts())

@@ -1,5 +1,7 @@
 """Faults: a named cause with what happened and what the person does next."""
 
+import errno
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,19 +75,38 @@ def _holds(condition: Condition, facts: Mapping[str, object]) -> bool | None:
     return re.fullmatch(condition.pattern, str(facts[condition.fact]), re.DOTALL) is not None
 
 
-# bwrap's own lines, alone or behind what Codex puts before them. Not `execvp` (the jail is up, the command is missing),
-# and not a complaint about arguments (the agent called bwrap itself).
+# What bwrap says when it dies while it sets up: how each message begins (the strings of bwrap 0.12), then the system's
+# word for the error, to the end of the line. Not `execvp` (the jail is up, the command is missing), and no complaint
+# about arguments (then the agent called bwrap itself).
+_BEGINS = (
+    r"loopback: Failed|setting up [ug]id map|error writing to setgroups|Creating \w+( namespace)? failed|"
+    r"open /proc/\S+ failed|can't (open|set)\b|"
+    r"Can't (access|bind|chdir|chmod|create|find|fork|get|make|mkdir|mount|open|opendir|read|remount|set|stat)\b|"
+    r"Failed to|pivot_root|unmount old root|umount old root|chdir |fchdir |mounting proc|"
+    r"setting up newroot bind|unshare (user|pid) ns|Setting (userns2|pidns) failed|capget|capset failed|prctl|"
+    r"read eventfd|read signalfd|fork\b|wait|creating "
+)
+_ERRORS = "|".join(re.escape(os.strerror(code)) for code in errno.errorcode)
+_SENTENCES = (
+    r"No permissions to creat(e|ing)( a)? new namespace, likely because [^\n]{0,300}"
+    r"|Creating new namespace failed, likely because the kernel does not support user namespaces\.[^\n]{0,100}"
+    r"|Creating new namespace failed: nesting depth or /proc/sys/user/max_\*_namespaces exceeded \(ENOSPC\)"
+    r"|Unexpected capabilities but not setuid, old file caps config\?"
+    r"|setuid use of bubblewrap is not supported( in this build)?"
+    r"|Cannot create new cgroup namespace because the kernel does not support it"
+)
 _BWRAP_LINE = re.compile(
     r"(?:(?:Error: )?Child process exited with code \d+: )?(?:<\d>)?bwrap: "
-    r"(?!execvp )(?!Unknown option)(?!\S+ takes )(?!--)(?P<message>\S.{0,500})"
+    rf"(?:(?:{_BEGINS})[^\n]{{0,300}}: (?:{_ERRORS})(?: \(Hint: [^\n]{{0,300}}\))?"
+    rf"|{_SENTENCES})"
 )
 
 
 def is_bwrap_failure(output: str) -> bool:
     """Whether `output`, all that a failed command wrote, is nothing but bwrap's own failure.
 
-    A text that quotes such a line among others is not: repositories contain them. Only to be asked of a command that
-    exited non-zero, and only a hint: `selftest.nested_probe` decides.
+    A text that quotes such a line, or goes on after it, is not: repositories contain them. Only to be asked of a
+    command that exited non-zero, and only a hint: `selftest.nested_probe` decides.
     """
-    lines = [line for line in output.strip().splitlines() if line.strip()]
-    return bool(lines) and len(lines) <= 3 and all(_BWRAP_LINE.fullmatch(line.strip()) for line in lines)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return 0 < len(lines) <= 3 and all(_BWRAP_LINE.fullmatch(line) for line in lines)

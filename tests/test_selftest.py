@@ -1,0 +1,357 @@
+"""The self-test's judgement, its order, its facts and its report. The real jail is tried in the image."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from appliance import facts, jail, ladder, selftest
+from appliance.core.faults import Fault
+from appliance.process import Completed
+
+NONCE = "nonce-1234"
+
+
+def completed(code: int = 0, out: str = NONCE, err: str = "", timed_out: bool = False) -> Completed:
+    return Completed(("bwrap",), code, f"{out}\n".encode(), err.encode(), 1.0, timed_out)
+
+
+# Nonce and exit code.
+
+
+def test_a_rung_holds_only_with_nonce_and_exit_code() -> None:
+    assert ladder.unproven(completed(), NONCE) is None
+    for done in (
+        completed(code=1),
+        completed(out=""),
+        completed(out=f"echo {NONCE}"),  # quoted, not printed
+        completed(timed_out=True),
+    ):
+        assert ladder.unproven(done, NONCE) is not None
+
+
+def test_the_symptom_is_what_the_program_wrote() -> None:
+    failed = ladder.unproven(completed(1, "", "bwrap: setting up uid map: Permission denied\n"), NONCE)
+    assert failed == ladder.Failed("bwrap: setting up uid map: Permission denied", 1)
+    silent = ladder.unproven(completed(137, ""), NONCE)
+    assert silent is not None
+    assert "137" in silent.symptom
+    hung = ladder.unproven(completed(-15, "", "Reading", timed_out=True), NONCE)
+    assert hung is not None
+    assert "did not end within" in hung.symptom
+    assert "Reading" in hung.symptom
+
+
+# Effects.
+
+SANDBOXED = ladder.View(
+    label="",
+    pid_by_proc="2",
+    pid_by_kernel="2",
+    visible="2",
+    net="net:[2]",
+    net_around="net:[1]",
+    wrote=frozenset({"/codex-home"}),  # a tmpfs of the sandbox's own
+    read_home=False,
+    reached_gate=False,
+    commit=NONCE,
+)
+
+
+def judge(seen: ladder.View, arrived: int = 1, wrote_home: bool = False) -> str | None:
+    failed = ladder.judge_sandbox(seen, arrived=arrived, wrote_home=wrote_home, commit=NONCE, stderr="fatal: no")
+    return None if failed is None else failed.symptom
+
+
+def test_a_sound_sandbox_is_accepted() -> None:
+    assert judge(SANDBOXED) is None
+
+
+def test_a_sandbox_that_degraded_without_a_word_is_found() -> None:
+    assert "kept the /proc around it (7 processes" in str(judge(replace(SANDBOXED, pid_by_proc="9", visible="7")))
+    assert "has no /proc" in str(judge(replace(SANDBOXED, pid_by_proc="")))
+
+
+@pytest.mark.parametrize(
+    ("seen", "arrived", "wrote_home", "told"),
+    [
+        (SANDBOXED, 2, False, "reach the network"),
+        (replace(SANDBOXED, reached_gate=True), 1, False, "reach the network"),
+        (replace(SANDBOXED, net="net:[1]"), 1, False, "reach the network"),
+        (replace(SANDBOXED, wrote=frozenset({"/checkout"})), 1, False, "write"),
+        (SANDBOXED, 1, True, "write"),
+        (replace(SANDBOXED, read_home=True), 1, False, "read CODEX_HOME"),
+        (SANDBOXED, 0, False, "relay: "),
+        (replace(SANDBOXED, commit=""), 1, False, "git did not read the checkout in the sandbox\nfatal: no"),
+    ],
+)
+def test_a_sandbox_that_lets_through_is_found(seen: ladder.View, arrived: int, wrote_home: bool, told: str) -> None:
+    assert told in str(judge(seen, arrived, wrote_home))
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        (replace(SANDBOXED, wrote=frozenset({"/checkout", "/tmp"})), "write to the checkout"),
+        (replace(SANDBOXED, net="net:[9]"), "share the container's network"),
+        (replace(SANDBOXED, pid_by_proc="40"), "kept the /proc"),
+    ],
+)
+def test_a_jail_that_lets_through_is_found(seen: ladder.View, told: str) -> None:
+    assert ladder.judge_jail(SANDBOXED, "net:[9]") is None
+    failed = ladder.judge_jail(seen, "net:[9]")
+    assert failed is not None
+    assert told in failed.symptom
+
+
+def test_what_a_command_told_is_read() -> None:
+    out = (
+        "net-around=net:[1]\nlabel=bwrap//&unpriv_bwrap (enforce)\npid-by-proc=2\npid-by-kernel=2\nvisible=2\n"
+        f"net=net:[2]\nwrote=/tmp\nwrote=/codex-home\nread-home=yes\nreached-gate=yes\n{NONCE}\ncommit={NONCE}\n"
+    )
+    assert ladder.view(out) == ladder.View(
+        "bwrap//&unpriv_bwrap (enforce)", "2", "2", "2", "net:[2]", "net:[1]",
+        frozenset({"/tmp", "/codex-home"}), True, True, NONCE,
+    )  # fmt: skip
+    assert ladder.view("") == ladder.View("", "", "", "", "", "", frozenset(), False, False, "")
+
+
+# The climb.
+
+
+def rung(held: bool, trail: list[str], name: str = "") -> ladder.Rung:
+    def climb(probe: ladder.Probe) -> ladder.Failed | None:
+        trail.append(name)
+        return None if held else ladder.Failed("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", 1)
+
+    return climb
+
+
+def climb(scratch: Path, *rungs: tuple[str, ladder.Rung]) -> selftest.Report:
+    return selftest.climb(scratch, rungs, preconditions=lambda: None)
+
+
+def test_the_first_rung_that_fails_names_the_layer(tmp_path: Path) -> None:
+    trail: list[str] = []
+    names = [("user", True), ("proc", False), ("net", True)]
+    report = climb(tmp_path, *((name, rung(held, trail, name)) for name, held in names))
+    assert trail == ["user", "proc"]
+    assert [(step.name, step.ok) for step in report.steps] == [("preconditions", True), ("user", True), ("proc", False)]
+    assert report.fault is not None
+    assert (report.fault.cause, report.fault.facts["step"]) == ("proc-masked", "proc")
+    assert not report.ok
+
+
+def test_a_ladder_that_holds_has_no_fault_and_leaves_nothing(tmp_path: Path) -> None:
+    scratch = tmp_path / "work"
+    report = climb(scratch, ("user", rung(True, [])))
+    assert (report.ok, report.fault) == (True, None)
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (BlockingIOError(11, "Resource temporarily unavailable"), "pids-limit"),
+        (RuntimeError("can't start new thread"), "pids-limit"),
+        (PermissionError(13, "Permission denied"), "unknown"),
+    ],
+)
+def test_a_program_that_cannot_even_start_is_a_fault(tmp_path: Path, error: Exception, cause: str) -> None:
+    def fails(probe: ladder.Probe) -> ladder.Failed | None:
+        raise error
+
+    fault = climb(tmp_path, ("user", fails)).fault
+    assert fault is not None
+    assert fault.cause == cause
+    assert str(error) in fault.symptom
+
+
+def test_a_state_volume_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    report = climb(tmp_path / "file", ("user", rung(True, [])))
+    assert report.fault is not None
+    assert report.fault.cause == "state-unwritable"
+    assert report.steps[-1].name == "scratch"
+
+
+def test_facts_are_read_beside_a_failure(tmp_path: Path) -> None:
+    fault = climb(tmp_path, ("proc", rung(False, []))).fault
+    assert fault is not None
+    assert {"uid", "seccomp", "label", "proc_masks", "call_clone", "step", "exit_code"} <= fault.facts.keys()
+
+
+def test_the_whole_ladder_stands_in_bwraps_own_order() -> None:
+    names = [name for name, _ in (*ladder.GROUND, *ladder.REVIEW)]
+    assert names == ["user", "proc", "net", "dev", "jail", "nested", "codex-sandbox"]
+
+
+def test_what_a_probe_prepares_is_as_a_review_has_it(tmp_path: Path) -> None:
+    with ladder.prepared(tmp_path) as probe:
+        line = probe.jailed(["true"])
+        assert line[0] == "bwrap"
+        assert str(probe.objects) in (probe.git_dir / "objects" / "info" / "alternates").read_text()
+        assert (probe.home / "config.toml").is_file()
+        with ladder.prepared(tmp_path) as other:
+            assert other.nonce != probe.nonce
+            assert other.tree != probe.tree
+
+
+# What makes the ladder senseless.
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A well container's ground: not root, all programs there, no limit near."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for name in ("bwrap", "socat", "git"):
+        (directory / name).write_text("#!/bin/sh\necho bubblewrap 0.12.0\n")
+        (directory / name).chmod(0o755)
+    monkeypatch.setattr(jail, "PATH", str(directory))
+    monkeypatch.setenv("PATH", str(directory))
+    monkeypatch.setattr(os, "getuid", lambda: 10001)
+    monkeypatch.setattr(facts, "pids_left", lambda: None)
+    return directory
+
+
+def ground() -> Fault:
+    fault = selftest.ground()
+    assert fault is not None
+    return fault
+
+
+def test_a_well_container_has_no_fault(programs: Path) -> None:
+    assert selftest.ground() is None
+
+
+def test_root_is_a_fault_before_anything_else(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    (programs / "bwrap").unlink()
+    report = selftest.selftest(tmp_path)
+    assert report.fault is not None
+    assert report.fault.cause == "root-user"
+    assert report.fault.facts["detail"] in {"root-without-userns", "root-without-setfcap", "root"}
+    assert [step.name for step in report.steps] == ["preconditions"]
+    assert selftest.nested_probe(tmp_path) is not None
+
+
+@pytest.mark.parametrize("name", ["bwrap", "socat", "git"])
+def test_a_missing_program_is_a_fault(programs: Path, name: str) -> None:
+    (programs / name).unlink()
+    assert ground().cause == f"{name}-missing"
+
+
+def test_a_missing_codex_is_a_fault(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import codex_cli_bin
+
+    monkeypatch.setattr(codex_cli_bin, "bundled_package_dir", lambda: tmp_path)
+    assert ground().cause == "codex-missing"
+
+
+@pytest.mark.parametrize(
+    ("version", "cause"), [("0.8.0", "bwrap-too-old"), ("0.9.0", None), ("0.12.0", None), ("1.0", None)]
+)
+def test_an_old_bwrap_is_a_fault(programs: Path, version: str, cause: str | None) -> None:
+    (programs / "bwrap").write_text(f"#!/bin/sh\necho bubblewrap {version}\n")
+    fault = selftest.ground()
+    assert (fault and fault.cause) == cause
+
+
+def test_no_room_for_the_processes_of_a_review_is_a_fault(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "pids_left", lambda: 30)  # where Codex still ends with 0, and no command has run
+    assert ground().cause == "pids-limit"
+    monkeypatch.setattr(facts, "pids_left", lambda: 10_000)
+    assert selftest.ground() is None
+
+
+# Facts.
+
+
+def write(root: Path, path: str, text: str) -> None:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+@pytest.mark.parametrize("place", [lambda name: name, lambda name: f"pids/{name}"], ids=["v2", "v1"])
+def test_both_cgroup_hierarchies_are_read(tmp_path: Path, place: Callable[[str], str]) -> None:
+    base = "sys/fs/cgroup"
+    write(tmp_path, f"{base}/{place('pids.max')}", "1024\n")
+    write(tmp_path, f"{base}/{place('pids.current')}", "24\n")
+    write(tmp_path, f"{base}/{place('pids.events')}", "max 3\n")
+    found = facts.read(tmp_path)
+    assert (found["pids_max"], found["pids_current"]) == ("1024", "24")
+    assert facts.pids_left(tmp_path) == 1000
+    assert facts.pids_denied(tmp_path) == 3
+
+
+def test_no_limit_is_no_number(tmp_path: Path) -> None:
+    write(tmp_path, "sys/fs/cgroup/pids.max", "max\n")
+    write(tmp_path, "sys/fs/cgroup/pids.current", "24\n")
+    assert facts.pids_left(tmp_path) is None
+    assert facts.pids_left(tmp_path / "nothing") is None
+    assert facts.pids_denied(tmp_path / "nothing") is None
+
+
+def test_memory_kills_are_counted(tmp_path: Path) -> None:
+    write(tmp_path, "sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert facts.read(tmp_path)["oom_kill"] == "2"
+
+
+def test_masks_are_the_mounts_below_proc(tmp_path: Path) -> None:
+    lines = (
+        "22 28 0:21 / /proc rw,nosuid - proc proc rw\n"
+        "23 22 0:21 /bus /proc/bus ro - proc proc rw\n"
+        "24 22 0:52 / /proc/acpi ro - tmpfs tmpfs ro\n"
+        "25 28 0:53 / /processes ro - tmpfs tmpfs ro\n"
+    )
+    write(tmp_path, "proc/self/mountinfo", lines)
+    assert facts.proc_masks(tmp_path) == "/proc/acpi /proc/bus"
+
+
+def test_an_absent_file_is_a_fact_and_an_unreadable_one_is_none(tmp_path: Path) -> None:
+    found = facts.read(tmp_path)
+    assert found["apparmor_restrict_unprivileged_userns"] == "absent"
+    (tmp_path / "proc/sys/kernel/apparmor_restrict_unprivileged_userns").mkdir(parents=True)
+    assert "apparmor_restrict_unprivileged_userns" not in facts.read(tmp_path)
+
+
+def test_labels_are_read(tmp_path: Path) -> None:
+    assert facts.label(tmp_path) == "absent"
+    write(tmp_path, "proc/self/attr/current", "docker-default (enforce)\n")
+    assert facts.label(tmp_path) == "docker-default (enforce)"
+    write(tmp_path, "proc/self/attr/current", "system_u:system_r:container_t:s0:c1,c2\0")
+    assert facts.label(tmp_path) == "system_u:system_r:container_t:s0:c1,c2"
+
+
+def test_facts_of_this_machine_can_be_printed() -> None:
+    found = {**facts.read(), **facts.versions(), **facts.calls()}
+    assert found["uid"] == os.getuid()
+    assert {found["call_clone"], found["call_mount"], found["call_umount"]} <= {"EPERM", "EINVAL", "EFAULT", "ENOSYS"}
+    json.dumps(found)
+
+
+# The contract.
+
+
+def test_the_report_keeps_its_contract() -> None:
+    fault = Fault("proc-masked", "Masked.", "type `x`", "bwrap: no", {"uid": 10001})
+    steps = (selftest.Step("user", True, 0.00412345), selftest.Step("proc", False, 0.01))
+    report = selftest.Report(False, 0.0142, steps, fault)
+    assert json.loads(json.dumps(report.to_json())) == {
+        "ok": False,
+        "seconds": 0.0142,
+        "steps": [{"name": "user", "ok": True, "seconds": 0.0041}, {"name": "proc", "ok": False, "seconds": 0.01}],
+        "fault": {
+            "cause": "proc-masked",
+            "sentence": "Masked.",
+            "remedy": "type `x`",
+            "symptom": "bwrap: no",
+            "facts": {"uid": 10001},
+        },
+    }
+    assert selftest.Report(True, 0.2, (), None).to_json()["fault"] is None
