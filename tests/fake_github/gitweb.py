@@ -32,8 +32,9 @@ def answer(fake: FakeGitHub, request: Request) -> Response:
     if repository is None:
         return Response(404, "Repository not found.", {"Content-Type": "text/plain"})
     query = "&".join(f"{key}={value}" for key, value in request.query.items())
+    user = token.login if token is not None and token.writes else ""
     status, headers, body = repos.backend(
-        repository.path, match["rest"], request.method, query, request.headers, request.body
+        repository.path, match["rest"], request.method, query, request.headers, request.body, user
     )
     if match["rest"] == "/git-receive-pack":
         with fake.lock:

@@ -76,7 +76,8 @@ class Description:
             if not any(_expression(each, {}).fullmatch(path) for each in UNDESCRIBED) and exchange.status < 400:
                 return [f"{where}: a path that GitHub does not describe"]
             if exchange.status != 200:
-                return self._error(where, exchange.body)
+                fits = exchange.status in _ANYWHERE
+                return self._error(where, exchange.body) if fits else [f"{where}: a status that is not described"]
             reference = {"type": "array", "items": {"$ref": f"{_URN}#/components/schemas/repository"}}
             return self._check(where, reference, exchange.body)
         pointer, operation = found

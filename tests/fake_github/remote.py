@@ -12,7 +12,7 @@ class RemoteFakeGitHub:
     def __init__(self, base: str) -> None:
         self._http = httpx.Client(base_url=base.rstrip("/"), timeout=30)
 
-    def call(self, method: str, **arguments: Any) -> Any:
+    def call(self, method: str, /, **arguments: Any) -> Any:
         files = arguments.get("files")
         if files:
             arguments["files"] = {path: _plain(content) for path, content in files.items()}

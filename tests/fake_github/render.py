@@ -157,6 +157,7 @@ def label(request: Request, repository_url: str, name: str) -> Json:
         "color": "f29513",
         "default": False,
         "description": "",
+        "archived_by": None,  # of the API of 2026-03-10
     }
 
 

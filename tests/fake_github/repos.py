@@ -85,7 +85,7 @@ def update_refs(path: Path, wanted: Mapping[str, str]) -> None:
 
 
 def backend(
-    path: Path, suffix: str, method: str, query: str, headers: Mapping[str, str], body: bytes
+    path: Path, suffix: str, method: str, query: str, headers: Mapping[str, str], body: bytes, user: str
 ) -> tuple[int, dict[str, str], bytes]:
     """What `git http-backend` answers: status, headers, body."""
     env = {
@@ -99,6 +99,7 @@ def backend(
         "CONTENT_LENGTH": str(len(body)),
         "HTTP_CONTENT_ENCODING": headers.get("content-encoding", ""),
         "GIT_PROTOCOL": headers.get("git-protocol", ""),
+        **({"REMOTE_USER": user} if user else {}),  # who may push
     }
     done = subprocess.run(["git", "http-backend"], input=body, capture_output=True, env=env, check=False)
     head, _, rest = done.stdout.partition(b"\r\n\r\n")
