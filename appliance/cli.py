@@ -58,8 +58,11 @@ def _settings() -> "Settings":
 
 
 @contextmanager
-def _open(*, quiet: bool = True) -> "Iterator[Appliance]":
-    """The appliance of this process, with what the edges raise turned into one line."""
+def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
+    """The appliance of this process, with what the edges raise turned into one line.
+
+    `usable`: a state volume that cannot be used is a failure, not something to look at.
+    """
     settings = _settings()
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -71,6 +74,8 @@ def _open(*, quiet: bool = True) -> "Iterator[Appliance]":
     configure(settings.log_format, quiet=quiet)
     try:
         with appliance(settings) as parts:
+            if usable and parts.blocked:
+                raise _of_fault(parts.blocked)
             yield parts
     except ForgeError as error:
         raise Failure(f"{error.cause}: {error} Next: {error.remedy}") from None
@@ -107,14 +112,18 @@ def cycle() -> None:
 def selftest_command(as_json: bool) -> None:
     """Examine the sandbox, nested as in a review. Exit 1 with cause and remedy."""
     settings = _settings()
+    import os
+
     from appliance.selftest import selftest
     from appliance.workdir import WorkDirs
 
+    # As root the state volume is closed to us, and that it is root is what the self-test is to say.
+    state = settings.run_dir if os.getuid() == 0 else settings.state_dir
     try:
-        with WorkDirs(settings.state_dir / "work").new("selftest-") as scratch:
+        with WorkDirs(state / "work").new("selftest-") as scratch:
             report = selftest(scratch)
     except OSError as error:
-        raise Failure(f"state: {error} Next: check the volume at {settings.state_dir} and its free space.") from None
+        raise Failure(f"state: {error} Next: check the volume at {state} and its free space.") from None
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:
@@ -227,7 +236,7 @@ def retry(target: str) -> None:
 
     found = parse_target(target)
     name = f"{found[0]}#{found[1]}" if found else target
-    with _open() as parts:
+    with _open(usable=True) as parts:
         known = [row.target for row in parts.store.states()]
         same = [one for one in known if one.casefold() == name.casefold()]
         if not same:
@@ -244,7 +253,7 @@ def rehearse(form: str) -> None:
     from appliance import sample
     from appliance.commands import review_once
 
-    with _open() as parts:
+    with _open(usable=True) as parts:
         forge = parts.local([sample.make(parts.sample)])
         pull = forge.find(f"{parts.sample}#{sample.BRANCH}")
         ending = review_once(parts, forge, pull, rehearse=True, progress=_progress())
@@ -273,7 +282,7 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
     """Review TARGET now: owner/name#12, a pull request's URL, path#branch, or a path with --base and --head."""
     from appliance.commands import BadTarget, find, review_and_post, review_once
 
-    with _open() as parts:
+    with _open(usable=True) as parts:
         try:
             forge, pull = find(parts, target, base, head)
         except BadTarget as error:

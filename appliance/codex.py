@@ -156,8 +156,8 @@ def _review(job: Job, model: Model, result: Result, runs: Sequence[Run], seconds
         result=result,
         usage=sum((run.stream.usage for run in runs), Usage()),
         evidence=Evidence(
-            commands=tuple(command.command for command in commands if command.ok),
-            failed_commands=tuple(command.command for command in commands if not command.ok),
+            commands=tuple(command.typed for command in commands if command.ok),
+            failed_commands=tuple(command.typed for command in commands if not command.ok),
             files_changed=len(job.files),
         ),
         seconds=seconds,

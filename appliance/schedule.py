@@ -1,6 +1,8 @@
 """The loop: a cycle at start, and the next one an interval after the last one *ended*."""
 
+import re
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -20,7 +22,8 @@ from appliance.cycle import Cycle, Progress, Result
 from appliance.flock import held
 from appliance.health import heartbeat, write
 from appliance.reviewing import workstation_ending
-from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance
+from appliance.settings import Settings
+from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
 
 log = structlog.get_logger()
 
@@ -28,6 +31,7 @@ HEARTBEAT_SECONDS = 15
 STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetching and posting should have moved
 SHUTDOWN_SECONDS = 8.0  # Docker kills after 10
 ONE_CYCLE_SECONDS = 24 * 3600.0
+_MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
 
 def run_cycle(parts: Appliance, cycle: Cycle) -> Result:
@@ -66,10 +70,15 @@ class Loop:
     """`appliance serve`."""
 
     parts: Appliance
+    wanted: Settings
     progress: Progress = field(default_factory=Progress)
+    mended: bool = False
 
-    def run(self) -> None:
-        """Until SIGTERM or SIGINT; then reviews are ended, leases given back, and nothing is counted."""
+    def run(self) -> bool:
+        """Until SIGTERM or SIGINT; then reviews are ended, leases given back, and nothing is counted.
+
+        Returns True if it ended because a state volume that could not be used can be used now.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.parts.stop.set())
         settings = self.parts.settings
@@ -91,6 +100,7 @@ class Loop:
         log.info("stopping")
         _within(SHUTDOWN_SECONDS, lambda: scheduler.shutdown(wait=True))
         log.info("stopped")
+        return self.mended
 
     def _schedule(self, scheduler: BackgroundScheduler, seconds: float) -> None:
         scheduler.add_job(
@@ -107,6 +117,10 @@ class Loop:
 
     def _cycle(self, scheduler: BackgroundScheduler) -> None:
         settings = self.parts.settings
+        if self.parts.blocked and blocked(self.wanted) is None:
+            self.mended = True
+            self.parts.stop.set()
+            return
         try:
             result = run_cycle(self.parts, self.parts.cycle(self.progress))
             log.info(
@@ -124,7 +138,7 @@ class Loop:
     def _tell_next_steps(self) -> None:
         forge = self.parts.local([self.parts.sample])
         for comment in forge.comments(forge.find(f"{self.parts.sample}#{sample.BRANCH}")):
-            log.info("rehearsal.review", text="\n" + comment.body)
+            print(_MARKER.sub("", comment.body), file=sys.stderr, flush=True)
         log.info("rehearsal.done", next=NEXT_STEPS)
 
     def _beat(self) -> None:

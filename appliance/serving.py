@@ -8,15 +8,14 @@ import time
 from pathlib import Path
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import __version__
 from appliance.core.faults import Fault
-from appliance.core.health import Health
+from appliance.core.health import of_fault
 from appliance.health import write
 from appliance.log import configure
 from appliance.schedule import HEARTBEAT_SECONDS, Loop
-from appliance.settings import Settings, SettingsError, load
+from appliance.settings import SettingsError, load
 from appliance.wiring import HEALTH_VALID_SECONDS, appliance
 
 log = structlog.get_logger()
@@ -31,20 +30,12 @@ def serve_forever() -> None:
         return
     configure(settings.log_format)
     log.info("starting", version=__version__, rehearsal=settings.rehearsal)
-    fault = _loop(settings)
-    if fault:
-        _stay(settings.run_dir, fault)
-
-
-def _loop(settings: Settings) -> Fault | None:
-    try:
+    while True:
         with appliance(settings) as parts:
-            Loop(parts).run()
-            sys.stderr.flush()
-            os._exit(0)  # a thread that hangs in a request must not outlive Docker's patience
-    except (OSError, ValueError, SQLAlchemyError) as error:
-        remedy = f"check the volume at {settings.state_dir}: owner 10001, free space; then `docker compose up -d`."
-        return Fault("state", f"The state volume cannot be used: {_one_line(error)}", remedy, str(error))
+            again = Loop(parts, settings).run()
+            if not again:
+                sys.stderr.flush()
+                os._exit(0)  # a thread that hangs in a request must not outlive Docker's patience
 
 
 def _stay(run_dir: Path, fault: Fault) -> None:
@@ -52,7 +43,7 @@ def _stay(run_dir: Path, fault: Fault) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=time.time())
+    health = of_fault(fault, time.time())
     while True:
         write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
         if stop.wait(HEARTBEAT_SECONDS):

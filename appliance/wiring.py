@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import codex, keys, rehearsal, sample
-from appliance.core.faults import Fault
-from appliance.core.health import Health
+from appliance.core.faults import Fault, named
+from appliance.core.health import Health, of_fault
 from appliance.cycle import Cycle, Progress
 from appliance.delivery import Delivery
 from appliance.forge import ForgeError
@@ -45,7 +46,11 @@ NO_TOKEN = Fault(
 
 @dataclass
 class Appliance:
-    """The parts of one process. `close` it at the end."""
+    """The parts of one process.
+
+    `blocked` is why the state volume cannot be used: then the state is a passing one in the run directory, nothing is
+    reviewed, and gates are set only where there are none.
+    """
 
     settings: Settings
     store: Store
@@ -54,9 +59,7 @@ class Appliance:
     locks: OwnerLocks
     work: WorkDirs
     stop: threading.Event
-
-    def close(self) -> None:
-        self.store.close()
+    blocked: Fault | None = None
 
     @property
     def sample(self) -> Path:
@@ -67,6 +70,8 @@ class Appliance:
             return nested_probe(scratch)
 
     def selftest(self) -> Fault | None:
+        if self.blocked:
+            return self.blocked
         with self.work.new("selftest-") as scratch:
             return selftest(scratch).fault
 
@@ -122,7 +127,7 @@ class Appliance:
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(self.store, self.key, self.settings.block_priority_number)
+        return Delivery(self.store, self.key, self.settings.block_priority_number, keep=self.blocked is not None)
 
     def no_login(self) -> Fault | None:
         """What is missing before any review can be asked for."""
@@ -141,7 +146,7 @@ class Appliance:
     def show_health(self, fault: Fault | None, pulls: int) -> None:
         """Write what the container's health is to say."""
         if fault:
-            health = Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since=time.time())
+            health = of_fault(fault, time.time())
         else:
             count = "1 pull request" if pulls == 1 else f"{pulls} pull requests"
             said = f"the sample is reviewed; {NEXT_STEPS}" if self.settings.rehearsal else f"watching {count}"
@@ -174,25 +179,47 @@ class Appliance:
 NEXT_STEPS = "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`"
 
 
+def blocked(settings: Settings) -> Fault | None:
+    """Why the state volume cannot be used, if it cannot."""
+    if os.getuid() == 0:
+        return named("root-user")  # root without capabilities may read nothing there, and its jails prove nothing
+    try:
+        with _opened(settings, None):
+            return None
+    except (OSError, ValueError, SQLAlchemyError) as error:
+        said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
+        remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
+        return Fault("state", f"The state volume cannot be used: {said}", remedy, str(error))
+
+
 @contextmanager
 def appliance(settings: Settings) -> Iterator[Appliance]:
-    """Open the state volume. Raises OSError where it cannot be written, ValueError for a damaged key."""
+    """Open the state volume, or a passing state in the run directory while that cannot be used. Raises OSError."""
+    fault = blocked(settings)
+    if fault:
+        settings = settings.model_copy(update={"state_dir": settings.run_dir / "state"})
+    with _opened(settings, fault) as parts:
+        yield parts
+
+
+@contextmanager
+def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
     state = settings.state_dir
+    os.umask(0o077)  # what is written here is nobody else's
     for folder in (state, settings.run_dir):
         folder.mkdir(parents=True, exist_ok=True)
-    os.umask(0o077)  # what is written here is nobody else's
     store = open_store(state / "appliance.db")
-    locks = OwnerLocks(state / "locks")
-    parts = Appliance(
-        settings=settings,
-        store=store,
-        key=keys.signing_key(state / "signing.key"),
-        owner=locks.mine(),
-        locks=locks,
-        work=WorkDirs(state / "work"),
-        stop=threading.Event(),
-    )
     try:
-        yield parts
+        locks = OwnerLocks(state / "locks")
+        yield Appliance(
+            settings=settings,
+            store=store,
+            key=keys.signing_key(state / "signing.key"),
+            owner=locks.mine(),
+            locks=locks,
+            work=WorkDirs(state / "work"),
+            stop=threading.Event(),
+            blocked=fault,
+        )
     finally:
-        parts.close()
+        store.close()

@@ -1,6 +1,7 @@
 """Reads the event stream of `codex exec --json` (CODEX section 3: measured with 0.163)."""
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,15 @@ class Command:
     output: str
     exit_code: int | None
     status: str
+
+    @property
+    def typed(self) -> str:
+        """What the agent typed, without the shell that Codex starts around it."""
+        try:
+            words = shlex.split(self.command)
+        except ValueError:
+            return self.command
+        return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else self.command
 
     @property
     def ok(self) -> bool:
