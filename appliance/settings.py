@@ -166,10 +166,13 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
 
     environment = os.environ if environment is None else environment
     merged: dict[str, str] = {}
-    if dotenv and dotenv.is_file():
-        merged.update({key: value for key, value in dotenv_values(dotenv).items() if value is not None})
-    merged.update(environment)
     problems: list[str] = []
+    if dotenv and os.path.isfile(dotenv):  # noqa: PTH113  (Path.is_file raises where the folder may not be searched)
+        try:
+            merged.update({key: value for key, value in dotenv_values(dotenv).items() if value is not None})
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{dotenv}: cannot be read: {error}")
+    merged.update(environment)
     values: dict[str, str] = {}
     for name in names().values():
         value = _value(name, merged, problems)
