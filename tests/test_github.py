@@ -597,6 +597,23 @@ def test_a_comment_that_comes_in_between_is_no_alarm(github: FakeGitHub) -> None
     assert len(forge.comments(pull)) == 2, "deleted after the count"
 
 
+def test_comments_that_github_counts_and_never_shows_stop_a_pull_request_for_an_hour_only(github: FakeGitHub) -> None:
+    clock = Clock()
+    forge = forge_for(github, clock=clock)
+    pull = forge.pull(APP, 1)
+    told = json.loads(github.exchanges[-1].body)
+    github.add_comment(APP, 1, "one")
+    github.fail(status=200, body={**told, "comments": 3}, path=r"/pulls/1\?", times=99)
+    assert error_of(lambda: forge.comments(pull)).cause == "forge-unreachable"
+    clock.now += 3000
+    github.add_comment(APP, 1, "two")
+    assert error_of(lambda: forge.comments(pull)).cause == "forge-unreachable", "it moved: the hour begins anew"
+    clock.now += 3000
+    assert error_of(lambda: forge.comments(pull)).cause == "forge-unreachable"
+    clock.now += 600
+    assert len(forge.comments(pull)) == 2
+
+
 def test_a_count_that_is_missing_is_no_alarm(github: FakeGitHub) -> None:
     forge = forge_for(github)
     pull = forge.pull(APP, 1)
@@ -647,6 +664,13 @@ def test_the_gate_is_the_newest_status_of_our_context_on_the_head(github: FakeGi
     for number in range(150):
         github.add_status(APP, pull.head_sha, "success", f"later/{number}")
     assert forge.gate(pull) == Gate("failure", ""), "on the second page"
+
+
+def test_a_server_without_the_combined_status_has_no_gate_either(github: FakeGitHub) -> None:
+    forge = forge_for(github)
+    pull = forge.pull(APP, 1)
+    github.fail(status=404, body={"message": "Not Found"}, path="/status[?]")
+    assert forge.gate(pull) is None
 
 
 def test_a_description_fits(github: FakeGitHub) -> None:

@@ -36,6 +36,7 @@ __all__ = ["Cached", "Etags", "GitHubForge", "parse_target"]
 
 MAX_COMMENT = 65_536  # characters; GitHub answers 422 above
 MAX_DESCRIPTION = 140
+STEADY = 3600.0  # seconds; a degraded backend does not give one and the same wrong answer for so long
 _PATTERN = re.compile(rf"({PART})/({PART}|\*)")
 _TARGET = re.compile(rf"({PART}/{PART})#([1-9][0-9]*)")
 _PULL_URL = re.compile(rf"https?://[^/\s?#]+/({PART}/{PART})/pull/([1-9][0-9]*)(?:[/?#]\S*)?")
@@ -97,6 +98,10 @@ class GitHubForge:
         self._patterns = tuple(dict.fromkeys(repositories))
         self._context = context
         self._target_url = target_url
+        self._clock = clock
+        self._short: dict[
+            str, tuple[tuple[int, frozenset[str]], float]
+        ] = {}  # listings that fall short, and since when
         self._pages: dict[str, str] = {}  # a repository's page in the browser, as the API names it
 
     def __repr__(self) -> str:
@@ -128,7 +133,8 @@ class GitHubForge:
         """All comments, oldest first. Raises ForgeError when there are fewer than the pull request counts.
 
         The count is asked first, so that a comment that comes in between is no alarm; it is asked once more before
-        the alarm, for one that was deleted in between.
+        the alarm, for one that was deleted in between. The alarm ends when count and listing have not moved for
+        STEADY seconds: then GitHub counts comments that it shows to nobody, and no later answer will say more.
         """
         path = f"/repos/{pull.repository}/pulls/{pull.number}"
         counted = self._client.read(path, PULL)["comments"]
@@ -136,7 +142,7 @@ class GitHubForge:
         rows = {row["id"]: row for row in self._client.pages(listing, COMMENTS)}
         if counted is not None and len(rows) < counted:
             counted = self._client.read(path, PULL)["comments"]
-            if counted is not None and len(rows) < counted:
+            if counted is not None and len(rows) < counted and not self._steady(pull, counted, frozenset(rows)):
                 raise unreachable(
                     f"the comments of {pull.target}: the listing came back short, {len(rows)} of {counted}",
                     remedy="nothing to do: nothing is reviewed while it is unknown what is there; see the next cycle.",
@@ -172,9 +178,17 @@ class GitHubForge:
         """
         commit = f"/repos/{pull.repository}/commits/{pull.head_sha}"
         gate = gate_of(self._client.pages(f"{commit}/statuses?per_page=100", STATUSES), self._context)
-        if gate is None and gate_of(self._client.pages(f"{commit}/status?per_page=100", COMBINED), self._context):
+        if gate is not None:
+            return gate
+        try:
+            combined = self._client.pages(f"{commit}/status?per_page=100", COMBINED)
+        except ForgeError as error:
+            if error.cause != "forge-not-found":
+                raise
+            return None  # a server without it: the list itself was answered
+        if gate_of(combined, self._context) is not None:
             raise unreachable(f"the statuses of {pull.target}: the listing came back short")
-        return gate
+        return None
 
     def set_gate(self, pull: Pull, gate: Gate) -> None:
         """Write our status on the head SHA, once. The base repository is the one that counts."""
@@ -216,6 +230,14 @@ class GitHubForge:
         if row["repository_url"]:
             self._pages[repository.casefold()] = row["repository_url"].rstrip("/")
         return pull_of(repository, row)
+
+    def _steady(self, pull: Pull, counted: int, listed: frozenset[str]) -> bool:
+        """Whether this very listing has been short by this very count for STEADY seconds."""
+        now, what = self._clock(), (counted, listed)
+        before = self._short.get(pull.target)
+        if before is None or before[0] != what:
+            self._short[pull.target] = before = (what, now)
+        return now - before[1] >= STEADY
 
     def _authorization(self, clone_url: str) -> str | None:
         """The token, as git's Basic authentication wants it, if the address is the API's own host."""
