@@ -83,7 +83,14 @@ def test_a_torn_file_is_unhealthy(tmp_path: Path, cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"\xff\xfe\x00", b"healthy\nsoon\n1\n\nx\nend\n", b"\n" * 6, b"healthy\n-1\n1\n\nx\nend\n"]
+    "content",
+    [
+        b"\xff\xfe\x00",
+        b"healthy\nsoon\n1\n\nx\nend\n",
+        b"healthy\n99999999999\n1\n\nx\nfin\n",
+        b"\n" * 6,
+        b"healthy\n-1\n1\n\nx\nend\n",
+    ],
 )
 def test_nonsense_is_unhealthy(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "health").write_bytes(content)

@@ -103,7 +103,7 @@ CATALOGUE: tuple[Entry, ...] = (
         f"start the container with compose.yaml's `security_opt: seccomp=./docker/seccomp.json`: {RECREATE}.",
         texts=(_NO_PERMISSIONS,),
         must=(Condition("call_clone", "EPERM"),),
-        never=(Condition("jail_label", r".*unpriv_bwrap.*"), Condition("seccomp", "0")),
+        never=(Condition("seccomp", "0"),),
     ),
     Entry(
         "seccomp-mount",
@@ -160,7 +160,6 @@ CATALOGUE: tuple[Entry, ...] = (
             Condition("apparmor_restrict_unprivileged_userns", "1"),
             Condition("label", r"unconfined|unprivileged_userns.*"),
         ),
-        never=(Condition("call_clone", "EPERM"),),
     ),
     # Ours.
     Entry(
