@@ -27,7 +27,7 @@ def running(attempt: int, max_attempts: int) -> Gate:
 
 def given_up(attempts: int, reason: str) -> Gate:
     times = "once" if attempts == 1 else f"{attempts} times"
-    return Gate("error", f"review failed {times}: {reason}"[:140])
+    return Gate("error", f"review failed {times}: {' '.join(reason.split())}"[:140])
 
 
 def usage_limit(until: str) -> Gate:
