@@ -34,7 +34,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
     named = parse_target(target)
     if named and not Path(target).exists():
         if base or head:
-            raise BadTarget("--base and --head go with a path; a pull request has its own.")
+            raise BadTarget("--base and --head go with a path; a pull request has its own. Next: leave them out.")
         _check_host(target, parts.settings.github_url)
         forge = parts.github()
         return forge, forge.pull(*named)
@@ -44,7 +44,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
     local = parts.local([])
     if "#" in target and Path(target.split("#", maxsplit=1)[0]).is_dir():
         if head:
-            raise BadTarget("path#branch names the head already; leave out --head.")
+            raise BadTarget("path#branch names the head already. Next: leave out --head.")
         return local, local.find(target, base)
     raise BadTarget(f"{target}: there is no such pull request or path here. Next: {FORMS}")
 
