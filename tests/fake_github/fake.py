@@ -61,7 +61,7 @@ class FakeGitHub:
 
         self._server = Server(self._address, type("BoundHandler", (Handler,), {"fake": self}))
         self._address = (self._address[0], int(self._server.server_address[1]))
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def stop(self) -> None:
@@ -148,6 +148,12 @@ class FakeGitHub:
         message: str = "Change",
     ) -> str:
         """One commit on `branch`, and its SHA. With `base` (a branch or SHA) the branch is forced to stand on that."""
+        return self._push(name, branch, files, base, message)[f"refs/heads/{branch}"]
+
+    def _push(
+        self, name: str, branch: str, files: Mapping[str, repos.Content], base: str | None, message: str
+    ) -> dict[str, str]:
+        """Returns all refs: what a process was needed for is not asked twice."""
         with self.lock:
             repository = self.repository(name)
             start = repos.resolve(repository.path, base) if base else None
@@ -155,7 +161,7 @@ class FakeGitHub:
                 raise ValueError(f"no {base} in {name}")
             refs = repos.commit(repository.path, branch, files, start=start, message=message, at=self.now())
             self.sync(name, refs)
-            return refs[f"refs/heads/{branch}"]
+            return refs
 
     def delete_branch(self, name: str, branch: str) -> None:
         with self.lock:
@@ -201,9 +207,7 @@ class FakeGitHub:
         """A pull request of branch `head`; with `files` the branch is made first, on top of `base`."""
         with self.lock:
             repository = self.repository(name)
-            if files is not None:
-                self.push(name, head, files, base=base)
-            refs = repos.refs(repository.path)
+            refs = repos.refs(repository.path) if files is None else self._push(name, head, files, base, "Change")
             now = self.now()
             pull = Pull(
                 id=next(self._ids),

@@ -28,8 +28,11 @@ def git(repository: Path, *args: str, stdin: bytes = b"") -> str:
 
 
 def create(path: Path, default_branch: str) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    git(path, "init", "--quiet", "--bare", f"--initial-branch={default_branch}")
+    """What `git init --bare` makes, without a process: tests make hundreds."""
+    for part in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+        (path / part).mkdir(parents=True, exist_ok=True)
+    (path / "HEAD").write_text(f"ref: refs/heads/{default_branch}\n")
+    (path / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n")
 
 
 def configure(path: Path) -> None:
@@ -81,7 +84,13 @@ def resolve(path: Path, revision: str) -> str | None:
 
 
 def update_refs(path: Path, wanted: Mapping[str, str]) -> None:
-    git(path, "update-ref", "--stdin", stdin="".join(f"update {ref} {sha}\n" for ref, sha in wanted.items()).encode())
+    """Loose refs, each in one step."""
+    for ref, sha in wanted.items():
+        file = path / ref
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f"{file.name}.new.lock")  # git overlooks names that end so
+        new.write_text(f"{sha}\n")
+        new.replace(file)
 
 
 def backend(
