@@ -54,7 +54,7 @@ class Stream:
         try:
             event = json.loads(line)
             return self._take(event["type"], event)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.malformed.append(line[:500].decode("utf-8", "replace"))
             return None
 

@@ -80,7 +80,7 @@ def parse_result(text: str) -> Result:
         raise InvalidResult("there was no answer")
     try:
         answer = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # a hundred thousand brackets are the model's fault, not ours
         raise InvalidResult(f"the answer is not JSON: {error}") from None
     try:
         checked = _Result.model_validate(answer)
@@ -89,16 +89,22 @@ def parse_result(text: str) -> Result:
         raise InvalidResult(f"the answer does not fit the schema: {'; '.join(problems)}") from None
     return Result(
         verdict=checked.verdict,
-        summary=checked.summary,
-        reasoning=checked.reasoning,
-        limits=checked.limits,
+        summary=_storable(checked.summary),
+        reasoning=_storable(checked.reasoning),
+        limits=_storable(checked.limits),
         findings=tuple(_finding(finding) for finding in checked.findings),
     )
 
 
 def _finding(found: _Finding) -> Finding:
     first, last = sorted((max(1, found.line_start), max(1, found.line_end)))
-    return Finding(found.title, found.body, found.priority, found.confidence, _relative(found.path), first, last)
+    body, path = _storable(found.body), _relative(_storable(found.path))
+    return Finding(_storable(found.title), body, found.priority, found.confidence, path, first, last)
+
+
+def _storable(text: str) -> str:
+    """JSON may spell half a character (`\\ud800`); no file, terminal or forge takes one."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _relative(path: str) -> str:
