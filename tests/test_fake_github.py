@@ -20,7 +20,6 @@ from fake_github.remote import RemoteFakeGitHub
 
 from appliance.forge.github_shapes import keep_comment, keep_pull, keep_repository, keep_status
 
-pytest_plugins = ["fake_github.fixtures"]
 APP = "octo/app"
 
 

@@ -24,7 +24,6 @@ from appliance.forge.github import GitHubForge, parse_target
 from appliance.forge.github_shapes import Shape
 from appliance.process import Stopped
 
-pytest_plugins = ["fake_github.fixtures"]
 APP = "octo/app"
 
 

@@ -10,7 +10,6 @@ from fake_github.clients import CONTEXT, Clock, forge_for
 from appliance.core.verdict import WAITING, Gate
 from appliance.forge import ForgeError
 
-pytest_plugins = ["fake_github.fixtures"]
 APP = "octo/app"
 MARKER = "<!-- review-appliance: signed -->"
 

@@ -1,4 +1,4 @@
-"""Fixtures for conftest.py: `from fake_github.fixtures import fake_github`."""
+"""Fixtures, which conftest.py takes in as a plugin."""
 
 from collections.abc import Iterator
 from pathlib import Path
