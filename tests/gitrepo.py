@@ -45,3 +45,12 @@ class Repo:
 
     def source(self, head: str = "refs/heads/feature", base: str = "refs/heads/main") -> Source:
         return Source(str(self.path), head, base)
+
+
+def feature_repo(path: Path) -> Repo:
+    """`main` and, checked out, a branch `feature` of one commit more."""
+    repo = Repo(path)
+    repo.commit("first", a="one\n", b="two\n")
+    repo.git("checkout", "--quiet", "-b", "feature")
+    repo.commit("second", a="ONE\n", c="three\n")
+    return repo

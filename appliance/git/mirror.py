@@ -94,12 +94,13 @@ class Mirrors:
     ) -> Mirror:
         """Bring `head_sha` and the base branch as it is now into the repository's mirror.
 
-        Two refs are fetched, never the whole repository. The base branch is always asked for, since what the forge
-        said of it (`base_sha`, or None) may be days old; it has to be a commit of that branch's past. Processes take
-        turns. A damaged mirror is thrown away and fetched anew, once. Raises Superseded if the head has moved on or
-        a branch is gone, GitError otherwise, Stopped if `stop` was set.
+        Two refs are fetched, never the whole repository; a ref may also be a SHA. The base branch is always asked
+        for, since what the forge said of it (`base_sha`) may be days old; that commit is brought too if it can be had.
+        Processes take turns. A damaged mirror is thrown away and fetched anew, once. Raises Superseded if the head
+        has moved on or a branch is gone, GitError otherwise, Stopped if `stop` was set.
         """
-        check_sha(head_sha)
+        for sha in (head_sha, base_sha or head_sha):
+            check_sha(sha)
         for ref in (source.head_ref, source.base_ref):
             if not is_sha(ref):
                 check_ref(ref)
@@ -111,12 +112,12 @@ class Mirrors:
                 if (mirror / SUSPECT).exists():
                     discard(mirror)
                 try:
-                    return _fetch(mirror, source, head_sha, stop)
+                    return _fetch(mirror, source, head_sha, base_sha, stop)
                 except GitError as error:
                     if error.cause != "mirror-corrupt":
                         raise
                     discard(mirror)
-                    return _fetch(mirror, source, head_sha, stop)
+                    return _fetch(mirror, source, head_sha, base_sha, stop)
         except TimeoutError as error:
             raise GitError("git", str(error), remedy="nothing, the next cycle tries again", permanent=False) from error
         except OSError as error:
@@ -133,7 +134,7 @@ def discard(directory: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _fetch(mirror: Path, source: Source, head_sha: str, stop: threading.Event | None) -> Mirror:
+def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, stop: threading.Event | None) -> Mirror:
     _ensure(mirror, sha256=len(head_sha) == 64)
     head, base = _private("head", source.head_ref), _private("base", source.base_ref)
     wanted_base = f"+{source.base_ref}:{base}"
@@ -147,6 +148,9 @@ def _fetch(mirror: Path, source: Source, head_sha: str, stop: threading.Event | 
     tip, base_tip = _tips(mirror, head, base)
     if tip != head_sha and not _ref_lags(mirror, source, tip, head_sha, head, stop):
         raise Superseded(f"{source.head_ref} is at {tip[:12]}, no longer at {head_sha[:12]}")
+    if base_sha is not None and base_sha != base_tip and not _has(mirror, base_sha):
+        with contextlib.suppress(Superseded):  # the base branch was rewritten, and the old commit is gone
+            _run_fetch(mirror, source, [base_sha], stop)
     _tidy(mirror, stop)
     return Mirror(mirror, source.base_ref, base_tip)
 
@@ -183,20 +187,23 @@ def _run_fetch(mirror: Path, source: Source, refspecs: list[str], stop: threadin
         args += [f"--upload-pack={UPLOAD_PACK}", "--update-shallow"]
     args += ["--end-of-options", source.url, *refspecs]
     authorization = None if source.authorization is None else (source.url, source.authorization)
-    git(
-        args,
-        git_dir=mirror,
-        authorization=authorization,
-        protocols=(protocol,),
-        timeout=FETCH_SECONDS,
-        stop=stop,
-        env={"GIT_TRACE_CURL_NO_DATA": "1"},
+    done = git(
+        args, git_dir=mirror, authorization=authorization, protocols=(protocol,), timeout=FETCH_SECONDS, stop=stop
     )
+    # A pack that cannot be read is no failure for git: it fetches again what it misses, and complains ever after.
+    complaint = error_of(done, "fetch")
+    if complaint.cause == "mirror-corrupt" and str(mirror) in done.err:
+        raise complaint
+
+
+def _has(mirror: Path, sha: str) -> bool:
+    return git(["cat-file", "-e", f"{sha}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS, check=False).ok
 
 
 def _tips(mirror: Path, head: str, base: str) -> tuple[str, str]:
-    out = git(["rev-parse", "--verify", f"{head}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS).out.strip()
-    return out, git(["rev-parse", "--verify", f"{base}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS).out.strip()
+    out = git(["rev-parse", f"{head}^{{commit}}", f"{base}^{{commit}}"], git_dir=mirror, timeout=LOCAL_SECONDS).out
+    head_tip, base_tip = out.split()
+    return head_tip, base_tip
 
 
 def _ref_lags(mirror: Path, source: Source, tip: str, head_sha: str, head: str, stop: threading.Event | None) -> bool:

@@ -100,7 +100,7 @@ def _take(home: Path) -> tuple[int, int]:
 def _ready(home: Path, mirror: Mirror, refs: dict[str, str], stop: threading.Event | None) -> Slot:
     slot = Slot(home / "tree", home / "git", mirror.objects)
     try:
-        if slot.git_dir.is_dir() and slot.tree.is_dir():
+        if slot.git_dir.is_dir() and slot.tree.is_dir() and not slot.tree.is_symlink():
             try:
                 _move(slot, mirror, refs, stop)
                 return slot
