@@ -92,6 +92,8 @@ def test_reported_texts_without_facts(cause: str, text: str) -> None:
         ("apparmor-bwrap-restrict", UID_MAP_EPERM, UBUNTU | {"jail_label": "unpriv_bwrap (enforce)"}),
         ("unknown", UID_MAP_EPERM, UBUNTU),
         ("apparmor-unprivileged-userns", UID_MAP, UBUNTU),
+        ("apparmor-unprivileged-userns", UID_MAP, PLAIN | {"label": "unprivileged_userns (enforce)"}),
+        ("unknown", UID_MAP, UBUNTU | {"label": "review-appliance (enforce)"}),
         ("unknown", UID_MAP, PLAIN),
         ("unknown", UID_MAP, UBUNTU | {"apparmor_restrict_unprivileged_userns": "0"}),
         ("seccomp-mount", "bwrap: Failed to make / slave: Operation not permitted", PLAIN | {"call_mount": "EPERM"}),

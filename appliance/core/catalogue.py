@@ -22,7 +22,10 @@ REPORT = "report it with the output of `docker exec review-appliance appliance s
 
 @dataclass(frozen=True)
 class Condition:
-    """Holds when the whole text of the fact `fact` matches the regular expression `pattern`."""
+    """Holds when the whole text of the fact `fact` matches the regular expression `pattern`.
+
+    `fact` may be several names with a blank between: then the text is theirs in that order, blanks between.
+    """
 
     fact: str
     pattern: str
@@ -157,8 +160,7 @@ CATALOGUE: tuple[Entry, ...] = (
         texts=(_UID_MAP_ACCES,),
         shared=(_LOOPBACK, _NO_PERMISSIONS),
         must=(
-            Condition("apparmor_restrict_unprivileged_userns", "1"),
-            Condition("label", r"unconfined|unprivileged_userns.*"),
+            Condition("apparmor_restrict_unprivileged_userns label", r"1 unconfined|\w+ unprivileged_userns( \(.*)?"),
         ),
     ),
     # Ours.

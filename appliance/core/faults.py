@@ -70,9 +70,11 @@ def _refuted(entry: Entry, facts: Mapping[str, object]) -> bool:
 
 def _holds(condition: Condition, facts: Mapping[str, object]) -> bool | None:
     """None: the fact was not read."""
-    if condition.fact not in facts:
+    names = condition.fact.split()
+    if any(name not in facts for name in names):
         return None
-    return re.fullmatch(condition.pattern, str(facts[condition.fact]), re.DOTALL) is not None
+    text = " ".join(str(facts[name]) for name in names)
+    return re.fullmatch(condition.pattern, text, re.DOTALL) is not None
 
 
 # What bwrap says when it dies while it sets up: how each message begins (the strings of bwrap 0.12), then the system's
