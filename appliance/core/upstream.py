@@ -35,6 +35,8 @@ class Answer:
 _QUOTA = {"usage_limit_reached", "insufficient_quota", "usage_not_included", "billing_hard_limit_reached"}
 _INPUT_TOO_LARGE = {"context_length_exceeded", "string_above_max_length"}
 _BUSY = {"rate_limit_exceeded", "server_is_overloaded", "server_error", "slow_down"}
+_OF_THE_INPUT = (400, 422)
+_PASSING = (408, 425, 499)  # what a proxy answers when it was the slow one
 _OUR_CONFIGURATION = {"model_not_found", "unsupported_value", "unsupported_parameter", "unknown_parameter"}
 
 
@@ -44,11 +46,11 @@ def ending_of(answers: Sequence[Answer]) -> Ending | None:
         return None
     last = answers[-1]
     said = last.message or (f"HTTP {last.status}" if last.status else "no answer")
-    if last.code in _QUOTA:
+    if last.code in _QUOTA or last.status == 402:
         return _quota(last, said)
     if last.code in _INPUT_TOO_LARGE or last.status == 413:
         return Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)
-    if last.code in _BUSY or last.status == 429:
+    if last.code in _BUSY or last.status == 429 or last.status in _PASSING:
         return _unreachable(f"The model's API is busy: {said}", last)
     if last.status in (401, 403):
         return Ending(
@@ -56,13 +58,12 @@ def ending_of(answers: Sequence[Answer]) -> Ending | None:
             "the model's API refused the key",
             fault=Fault("login", f"The model's API refused the key or login: {said}", MODEL_KEY_REMEDY, said),
         )
-    if last.status == 404 or last.code in _OUR_CONFIGURATION:
+    refused = last.status is not None and 400 <= last.status < 500 and last.status not in _OF_THE_INPUT
+    if refused or last.code in _OUR_CONFIGURATION:
         remedy = "check APPLIANCE_MODEL, APPLIANCE_REASONING_EFFORT and APPLIANCE_MODEL_URL in .env."
         fault = Fault("model-refused", f"The model's API does not know what it was asked for: {said}", remedy, said)
         return Ending(Outcome.MODEL_REFUSED, said, fault=fault)
-    if last.status is not None and 400 <= last.status < 500:
-        return Ending(Outcome.TURN_FAILED, f"turn failed: {said}")
-    if last.ended in ("failed", "incomplete"):
+    if last.status in _OF_THE_INPUT or last.ended in ("failed", "incomplete"):
         return Ending(Outcome.TURN_FAILED, f"turn failed: {said}")
     if last.status is not None and 300 <= last.status < 400:
         remedy = "set APPLIANCE_MODEL_URL to the address that answers itself."
