@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.core.events import Stream
+from appliance.core.events import Command, Stream
 from appliance.core.faults import Fault, is_bwrap_failure
 from appliance.core.findings import Result
 from appliance.core.outcomes import Ending, Outcome
@@ -36,13 +36,9 @@ def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
     """What the last of `runs` (the first, or the repair after it) amounts to; evidence counts from all of them."""
     run = runs[-1]
     stream = run.stream
-    broken = [
-        command
-        for command in stream.commands
-        if not command.ok and is_own_bwrap_failure(command.command, command.output)
-    ]
+    broken = _dead_sandbox(stream.commands)
     if broken:
-        return Ending(Outcome.SANDBOX, "Codex's sandbox failed during the review", fault=_sandbox(broken[0].output))
+        return Ending(Outcome.SANDBOX, "Codex's sandbox failed during the review", fault=_sandbox(broken.output))
     if stream.malformed:
         return _workstation("codex-protocol", "Codex printed what is not an event of its", stream.malformed[0])
     if stream.completed and run.code == 0 and not run.timed_out:
@@ -77,6 +73,19 @@ def _failed(run: Run) -> Ending:
     return _workstation(
         "codex-failed", f"Codex ended with exit code {run.code} and no result", run.stderr.strip()[-500:]
     )
+
+
+def _dead_sandbox(commands: Sequence[Command]) -> Command | None:
+    """The last command that the sandbox itself failed, if none has succeeded since.
+
+    A sandbox that worked afterwards was not dead: then a script of the pull request wrote those words.
+    """
+    for command in reversed(commands):
+        if command.ok:
+            return None
+        if is_own_bwrap_failure(command.command, command.output):
+            return command
+    return None
 
 
 def is_own_bwrap_failure(command: str, output: str) -> bool:
