@@ -1,6 +1,7 @@
 """Kept checkouts: exactly the head, nothing of the one before, and whole again after every interruption."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import shutil
@@ -266,11 +267,10 @@ def test_a_move_that_is_killed_is_repaired(bench: Bench, tmp_path: Path) -> None
         assert process.stdout is not None
         assert process.stdout.readline() == "go\n"
         time.sleep(delay)
-        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.kill()
-        for child in children.stdout.split():
-            with_git = Path(f"/proc/{child}/comm")
-            if with_git.exists() and with_git.read_text().strip() == "git":
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
         process.wait()
         process.stdout.close()
