@@ -9,7 +9,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ log = structlog.get_logger()
 CONNECT_SECONDS = 20.0
 IDLE_SECONDS = 600.0  # between two bytes; the attempt's own timeout is the real bound
 START_SECONDS = 10.0
+FINISH_SECONDS = 1.0
 MAX_BODY = 64 * 1024 * 1024
 MAX_SSE_LINE = 4 * 1024 * 1024
 MAX_RETRY_AFTER = 5.0  # Codex honours any Retry-After without a cap (CODEX 1.4)
@@ -72,6 +73,7 @@ class Gate:
             )
         )
         self._thread = threading.Thread(target=self._run, name="model-gate", daemon=True)
+        self._end: Callable[[], object] = lambda: None
         self._failure: BaseException | None = None
 
     def __enter__(self) -> "Gate":
@@ -87,8 +89,8 @@ class Gate:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
+        with contextlib.suppress(RuntimeError):  # its loop has ended already
+            self._end()
         self._thread.join(START_SECONDS)
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
@@ -101,9 +103,25 @@ class Gate:
 
     async def _main(self) -> None:
         timeout = httpx.Timeout(IDLE_SECONDS, connect=CONNECT_SECONDS)
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._end = lambda: loop.call_soon_threadsafe(ended.set)
         async with httpx.AsyncClient(transport=self._upstream.transport, timeout=timeout) as client:
             self._client = client
-            await self._server.serve()
+            serving = asyncio.create_task(self._server.serve())
+            waiting = asyncio.create_task(ended.wait())
+            await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            await self._finish()
+            waiting.cancel()
+            serving.cancel()  # uvicorn's own way out looks ten times a second, and then waits as long again
+
+    async def _finish(self) -> None:
+        """Take nothing more, and let what is under way note how it ended: Codex is gone, so it ends by itself."""
+        for server in getattr(self._server, "servers", ()):
+            server.close()
+        deadline = time.monotonic() + FINISH_SECONDS
+        while self._server.server_state.tasks and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
 
     async def _serve(self, request: Request) -> Response:
         if request.method != "POST" or request.url.path not in ("/v1/responses", "/responses") or request.url.query:
