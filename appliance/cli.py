@@ -102,7 +102,7 @@ def cycle() -> None:
 
     with _open(quiet=False) as parts:
         result = run_cycle(parts, parts.cycle())
-    click.echo(f"{result.pulls} pull requests, {result.reviewed} reviewed")
+    click.echo(f"{result.pulls} pull request{'' if result.pulls == 1 else 's'}, {result.reviewed} reviewed")
     if result.fault:
         raise _of_fault(result.fault)
 
@@ -167,7 +167,8 @@ def status(as_json: bool) -> None:
     from rich.table import Table
 
     health, last = shown["health"], shown["cycle"]
-    console = Console(soft_wrap=True)
+    # Into a pipe, and `docker exec` without -t is one, each row is a line, however long.
+    console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 1000)
     console.print(
         f"{health['state']}{': ' + health['cause'] if health['cause'] else ''}: {health['message']}", markup=False
     )
@@ -176,7 +177,9 @@ def status(as_json: bool) -> None:
         f" next {last['next'] or 'soon'}",
         markup=False,
     )
-    table = Table("pull request", "head", "state", "attempts", "next try", "reason", box=None)
+    table = Table(box=None, pad_edge=False)
+    for column in ("pull request", "head", "state", "attempts", "next try", "reason"):
+        table.add_column(column, overflow="fold")
     for pull in shown["pulls"]:
         tries = f"{pull['attempts']} of {pull['max_attempts']}"
         row = (pull["target"], pull["head"][:10], pull["state"], tries, pull["next_try"] or "", pull["reason"])
@@ -288,7 +291,9 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
         except BadTarget as error:
             raise Misuse(str(error)) from None
         if post and (base or head):
-            raise Misuse("--post publishes a pull request's review and does not go with --base or --head. Next: leave out either.")
+            raise Misuse(
+                "--post publishes a pull request's review and does not go with --base or --head. Next: leave out either."
+            )
         rehearse = parts.settings.rehearsal and Path(pull.repository) == parts.sample
         if not rehearse and parts.settings.openai_api_key is None:
             from appliance.wiring import NO_LOGIN
