@@ -10,13 +10,14 @@ import hashlib
 import hmac
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 
 _PATTERN = re.compile(r"<!-- review-appliance:v1 ([A-Za-z0-9_=-]+) ([0-9a-f]{64}) -->")
 MAX_FINDINGS = 50
+MAX_PAYLOAD = 16_000  # of the 65,536 characters of a comment
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,14 @@ class Marker:
 
 
 def render(marker: Marker, key: bytes) -> str:
-    payload = base64.urlsafe_b64encode(json.dumps(asdict(marker), separators=(",", ":")).encode()).decode()
+    """The marker as a comment of HTML, at most about MAX_PAYLOAD characters: the last findings give way."""
+    while len(payload := _encode(marker)) > MAX_PAYLOAD and marker.findings:
+        marker = replace(marker, findings=marker.findings[: len(marker.findings) // 2])
     return f"<!-- review-appliance:v1 {payload} {_sign(payload, key)} -->"
+
+
+def _encode(marker: Marker) -> str:
+    return base64.urlsafe_b64encode(json.dumps(asdict(marker), separators=(",", ":")).encode()).decode()
 
 
 def read(body: str, key: bytes) -> Marker | None:

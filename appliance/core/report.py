@@ -9,6 +9,8 @@ from appliance.core.marker import Marker
 from appliance.core.verdict import Gate, blocking
 
 MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
+MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
+MAX_LINE = 300
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
 _GAP = "\n\n"
 Permalink = Callable[[str, int, int], str | None]
@@ -27,16 +29,17 @@ def comment(
     `earlier` is the marker of the review that this one supersedes.
     """
     parts = [*_findings(review, block_priority, permalink), *_earlier(review, earlier)]
-    top, middle, end = ("\n\n".join(part) for part in (_top(review, gate), parts, _conclusion(review)))
-    room = MAX_COMMENT - len(marker) - 4
-    middle_room = room - len(top) - len(end) - 4
-    if middle_room < len(CUT):  # an outsized summary or reasoning: cut at the end, keep the marker
-        return f"{_cut(f'{top}{_GAP}{middle}{_GAP}{end}', room)}{_GAP}{marker}"
-    return _GAP.join(part for part in (top, _cut(middle, middle_room), end, marker) if part)
+    top, middle, end = (_GAP.join(part) for part in (_top(review, gate), parts, _conclusion(review)))
+    room = MAX_COMMENT - len(top) - len(end) - len(marker) - 3 * len(_GAP)
+    return _GAP.join(part for part in (top, _cut(middle, room), end, marker) if part)
 
 
 def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - len(CUT)] + CUT
+    if len(text) <= room:
+        return text
+    kept = text[: room - len(CUT) - MAX_FENCE - 1]
+    fence = _open_fence(kept)
+    return (f"{kept}\n{fence}" if fence else kept) + CUT
 
 
 def _top(review: Review, gate: Gate) -> list[str]:
@@ -44,9 +47,9 @@ def _top(review: Review, gate: Gate) -> list[str]:
     return [
         f"## Codex review: {gate.description}",
         *(rehearsal if review.rehearsal else []),
-        f"Reviewed head `{review.head_sha}` against base `{review.base_ref}` at `{review.base_sha}`"
+        f"Reviewed head `{review.head_sha}` against base {code(review.base_ref)} at `{review.base_sha}`"
         f" (merge base `{review.merge_base}`).",
-        inert(review.result.summary),
+        _text(review.result.summary),
     ]
 
 
@@ -89,19 +92,23 @@ def _earlier(review: Review, earlier: Marker | None) -> list[str]:
 def _conclusion(review: Review) -> list[str]:
     evidence, usage = review.evidence, review.usage
     looked = [
-        f"{evidence.files_changed} files changed",
-        f"{len(evidence.commands)} commands ran in the sandbox",
-        *([f"{len(evidence.failed_commands)} commands failed"] if evidence.failed_commands else []),
+        f"{_count(evidence.files_changed, 'file')} changed",
+        f"{_count(len(evidence.commands), 'command')} ran in the sandbox",
+        *([f"{_count(len(evidence.failed_commands), 'command')} failed"] if evidence.failed_commands else []),
     ]
     commands = "\n".join(f"- {code(command)}" for command in evidence.commands[:20])
     return [
-        f"**Verdict: {review.result.verdict}**\n\n{inert(review.result.reasoning)}",
+        f"**Verdict: {review.result.verdict}**\n\n{_text(review.result.reasoning)}",
         f"**Evidence**: {', '.join(looked)}.",
         *([f"<details><summary>Commands</summary>\n\n{commands}\n\n</details>"] if commands else []),
-        f"**Limits**: {inert(review.result.limits) or 'none named'}",
+        f"**Limits**\n\n{_text(review.result.limits) or 'none named'}",
         f"<sub>{inert(review.model, one_line=True)} · {usage.input_tokens:,} tokens in"
         f" ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out · {review.seconds:.0f} s</sub>",
     ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def code(text: str) -> str:
@@ -112,26 +119,63 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-_CLOSING = re.compile(r"\b(close[sd]?|fix(?:e[sd])?|resolve[sd]?)(\s*:?\s+)(?=[\w./-]*#\d|https?://)", re.IGNORECASE)
+# What acts on a forge, each broken by an invisible character behind it: in code that shows as it was.
+_ACTIVE = re.compile(
+    r"<(?=[A-Za-z/!?])"  # HTML, and addresses in angle brackets
+    r"|&(?=#?\w+;)"  # an entity becomes a live @ or # after all
+    r"|!(?=\[)|\](?=[(\[:])"  # images and links, and the definitions of links
+    r"|@(?=\w)|#(?=\d)|\bGH-(?=\d)"  # mentions; references, which also close what they name
+    r"|:(?=//)|\bwww(?=\.)"  # addresses become links by themselves
+    r"|^[ \t]*/(?=[a-z])",  # commands to bots
+    re.IGNORECASE | re.MULTILINE,
+)
+# Control characters, and those that turn the direction of a text, so that it reads otherwise than it is.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def inert(text: str, *, one_line: bool = False) -> str:
-    """The model's text with nothing in it that acts on the forge: no mention, HTML, image, or closing keyword.
+    """The model's text with nothing in it that acts on the forge, swallows what follows, or deceives the eye.
 
-    Text in code spans and fences acts on nothing, but a fence that is not closed would swallow what follows.
+    `one_line`: as part of a line, at most MAX_LINE characters.
     """
-    text = text.replace("\r\n", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if one_line:
-        text = " ".join(text.split())
-    text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "\N{REPLACEMENT CHARACTER}", text)
-    text = text.replace("<", "&lt;")
-    text = text.replace("![", "!\N{ZERO WIDTH SPACE}[")
-    text = re.sub(r"@(?=[A-Za-z0-9])", "@\N{ZERO WIDTH SPACE}", text)
-    text = _CLOSING.sub(lambda m: f"{m.group(1)}{m.group(2)}\N{ZERO WIDTH SPACE}", text)
-    text = re.sub(r"(?<![\w&])#(?=\d)", "#\N{ZERO WIDTH SPACE}", text)
-    if len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) % 2:
-        text += "\n```"
-    return text.strip()
+        text = " ".join(text.split())[:MAX_LINE]
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    text = _ACTIVE.sub(lambda found: f"{found.group()}\N{ZERO WIDTH SPACE}", text).strip()
+    return text if one_line else _contained(text)
+
+
+def _text(text: str) -> str:
+    return _cut(inert(text), MAX_TEXT)
+
+
+MAX_FENCE = 20
+_FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
+_ANY_FENCE = re.compile(r"^[ \t>*+.)\d-]*(?:`{3,}|~{3,})", re.MULTILINE)
+
+
+def _contained(text: str) -> str:
+    """A fence that is not closed swallows all that follows. Where that is not plain to see, the text is quoted: no
+    block outlives the quotation that holds it (CommonMark 5.1)."""
+    starts = [found.group() for found in _ANY_FENCE.finditer(text)]
+    plain = all(len(set(start)) == 1 and len(start) <= MAX_FENCE for start in starts) and not _open_fence(text)
+    return text if plain else "\n".join(f"> {line}" for line in text.split("\n"))
+
+
+def _open_fence(text: str) -> str:
+    """The fence at the beginning of a line that is open at the end of `text`, or nothing (CommonMark 4.5)."""
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if found is None:
+            continue
+        marks, info = found.groups()
+        if not fence:
+            fence = marks if marks[0] == "~" or "`" not in info else ""
+        elif marks.startswith(fence) and not info.strip():
+            fence = ""
+    return fence
 
 
 def _words(title: str) -> str:
