@@ -177,13 +177,40 @@ def test_a_damaged_mirror_is_made_anew(repo: Repo, mirrors: Mirrors, damage: Cal
     assert [path.name for path in mirror.path.parent.iterdir() if path.name.startswith(".")] == []
 
 
+def test_what_a_killed_git_left_behind_is_swept(repo: Repo, mirrors: Mirrors) -> None:
+    mirror, _ = fetch(mirrors, repo)
+    ref = next((mirror.path / "refs" / "appliance" / "head").iterdir())
+    left = [ref.with_name(f"{ref.name}.lock"), mirror.objects / "pack" / "tmp_pack_x", mirror.path / "shallow.lock"]
+    left += [mirror.objects / "pack" / ".tmp-1-pack-x.idx", mirror.path / "packed-refs.lock"]
+    for path in left:
+        path.write_text("")
+    inode = mirror.path.stat().st_ino
+    repo.commit("next", d="4\n")
+    mirror, _ = fetch(mirrors, repo)
+    assert [path for path in left if path.exists()] == []
+    assert mirror.path.stat().st_ino == inode
+
+
+def test_damage_found_while_reading_heals_with_the_next_fetch(repo: Repo, mirrors: Mirrors) -> None:
+    mirror, head = fetch(mirrors, repo)
+    for pack in (mirror.objects / "pack").glob("*"):
+        pack.unlink()
+    for read in (lambda: mirror.changed_files(mirror.base, head), lambda: mirror.merge_base(mirror.base, head)):
+        with pytest.raises(GitError):
+            read()
+    mirror, head = fetch(mirrors, repo)
+    assert mirror.merge_base(mirror.base, head) == mirror.base
+
+
 def test_a_damaged_source_is_not_cloned_for_ever(repo: Repo, mirrors: Mirrors) -> None:
     head = repo.git("rev-parse", "feature")
     blob = repo.git("rev-parse", "feature:c")
     (repo.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitError) as caught:
         mirrors.fetch("ada/repo", repo.source(), head_sha=head)
-    assert caught.value.cause != "superseded"
+    assert (caught.value.cause, caught.value.permanent) == ("forge-refused", False)
+    repo.git("hash-object", "-w", "c")
+    assert fetch(mirrors, repo)
 
 
 def test_a_repository_that_is_not_there_says_so(tmp_path: Path, mirrors: Mirrors) -> None:

@@ -10,8 +10,8 @@ class GitError(Exception):
     """Git did not do what was asked; the message says what and the next step.
 
     `permanent`: asking again cannot help until a person acts. `cause` is one of `forge-login`, `forge-permission`,
-    `forge-not-found`, `forge-rate-limited`, `forge-unreachable`, `superseded`, `disk-full`, `mirror-corrupt`,
-    `bad-name`, `git`.
+    `forge-not-found`, `forge-rate-limited`, `forge-unreachable`, `forge-refused` (its repository is damaged),
+    `superseded`, `too-large`, `disk-full`, `mirror-corrupt`, `bad-name`, `git`.
     """
 
     def __init__(self, cause: str, sentence: str, *, remedy: str, permanent: bool = True) -> None:
@@ -78,6 +78,13 @@ _TABLE = (
         "the repository is not there, or the token does not see it",
         _MISSING,
         True,
+    ),
+    _Words(
+        "forge-refused",
+        r"repository corruption on the remote side|git-pack-objects died",
+        "the repository itself seems damaged",
+        "run `git fsck` in it, or ask the forge's support",
+        False,
     ),
     _Words(
         "mirror-corrupt",

@@ -1,6 +1,7 @@
 """One bare copy per repository, shared by all its reviews."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -15,7 +16,7 @@ from appliance.git.changes import ARGS, ChangedFile, parse
 from appliance.git.errors import GitError, Superseded, error_of
 from appliance.git.hardened import UPLOAD_PACK, git
 from appliance.git.names import check_ref, check_sha, check_url, directory_name, is_sha
-from appliance.process import MAX_OUTPUT
+from appliance.process import MAX_OUTPUT, Completed
 
 FETCH_SECONDS = 900.0
 LOCAL_SECONDS = 120.0
@@ -47,13 +48,11 @@ class Mirror:
 
     def merge_base(self, a: str, b: str) -> str | None:
         """The best common ancestor of two commits, or None for unrelated histories. Raises GitError."""
-        completed = git(
-            ["merge-base", check_sha(a), check_sha(b)], git_dir=self.path, timeout=LOCAL_SECONDS, check=False
-        )
+        completed = self._git(["merge-base", check_sha(a), check_sha(b)], check=False)
         if completed.code == 1 and not completed.stderr:
             return None
         if not completed.ok:
-            raise error_of(completed, "merge-base")
+            raise self._suspect(error_of(completed, "merge-base"))
         return completed.out.split()[0]
 
     def changed_files(self, base: str, head: str) -> tuple[ChangedFile, ...]:
@@ -62,19 +61,35 @@ class Mirror:
         Submodules are named, never entered. For the changes of a pull request `base` is the merge base.
         """
         args = [*ARGS, "--ignore-submodules=none", "--submodule=short", check_sha(base), check_sha(head), "--"]
-        completed = git(args, git_dir=self.path, timeout=LOCAL_SECONDS)
+        completed = self._git(args)
         if len(completed.stdout) >= MAX_OUTPUT:
-            raise GitError("git", "the pull request changes too many files to list", remedy="split the pull request")
+            raise GitError("too-large", "the pull request changes too many files to list", remedy="split it")
         return parse(completed.stdout)
 
     def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""
-        listing = git(["ls-tree", "-z", check_sha(commit), "--", path], git_dir=self.path, timeout=LOCAL_SECONDS)
+        listing = self._git(["ls-tree", "-z", check_sha(commit), "--", path])
         mode, _, rest = listing.stdout.partition(b" ")
         if mode not in {b"100644", b"100755"}:
             return None
         blob = rest.split(b"\t", 1)[0].split(b" ")[1].decode()
-        return git(["cat-file", "blob", blob], git_dir=self.path, timeout=LOCAL_SECONDS).stdout[:limit]
+        return self._git(["cat-file", "blob", blob]).stdout[:limit]
+
+    def _git(self, args: list[str], *, check: bool = True) -> Completed:
+        try:
+            return git(args, git_dir=self.path, timeout=LOCAL_SECONDS, check=check)
+        except GitError as error:
+            raise self._suspect(error) from error.__cause__
+
+    def _suspect(self, error: GitError) -> GitError:
+        """`error`; if it tells of damage, the next fetch makes the mirror anew."""
+        if error.cause == "mirror-corrupt":
+            self.mark_suspect()
+        return error
+
+    def mark_suspect(self) -> None:
+        with contextlib.suppress(OSError):
+            (self.path / SUSPECT).touch()
 
 
 class Mirrors:
@@ -111,19 +126,12 @@ class Mirrors:
             with held(self._root / f"{name}.lock", timeout=FETCH_SECONDS, stop=stop):
                 if (mirror / SUSPECT).exists():
                     discard(mirror)
-                try:
-                    return _fetch(mirror, source, head_sha, base_sha, stop)
-                except GitError as error:
-                    if error.cause != "mirror-corrupt":
-                        raise
-                    discard(mirror)
-                    return _fetch(mirror, source, head_sha, base_sha, stop)
+                return _fetch_or_remake(mirror, source, head_sha, base_sha, stop)
         except TimeoutError as error:
             raise GitError("git", str(error), remedy="nothing, the next cycle tries again", permanent=False) from error
         except OSError as error:
-            raise GitError(
-                "disk-full" if error.errno == 28 else "git", str(error), remedy="check the state volume"
-            ) from error
+            cause = "disk-full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "git"
+            raise GitError(cause, str(error), remedy="check the volume of the state") from error
 
 
 def discard(directory: Path) -> None:
@@ -132,6 +140,25 @@ def discard(directory: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         directory.rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _fetch_or_remake(
+    mirror: Path, source: Source, head_sha: str, base_sha: str | None, stop: threading.Event | None
+) -> Mirror:
+    try:
+        return _fetch(mirror, source, head_sha, base_sha, stop)
+    except GitError as error:
+        if error.cause != "mirror-corrupt":
+            raise
+    discard(mirror)
+    try:
+        return _fetch(mirror, source, head_sha, base_sha, stop)
+    except GitError as error:
+        if error.cause != "mirror-corrupt":
+            raise
+        sentence = f"the repository itself seems damaged: {error.sentence}"
+        remedy = "run `git fsck` in it, or ask the forge's support"
+        raise GitError("forge-refused", sentence, remedy=remedy, permanent=False) from error
 
 
 def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, stop: threading.Event | None) -> Mirror:
@@ -157,6 +184,7 @@ def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, st
 
 def _ensure(mirror: Path, *, sha256: bool) -> None:
     if (mirror / "HEAD").is_file():
+        _sweep(mirror)
         return
     discard(mirror)
     aside = mirror.with_name(f".new-{mirror.name}")  # only one process makes it: we hold the lock
@@ -166,6 +194,12 @@ def _ensure(mirror: Path, *, sha256: bool) -> None:
     (aside / "info").mkdir(exist_ok=True)
     (aside / "info" / "attributes").write_text(ATTRIBUTES)
     aside.rename(mirror)
+
+
+def _sweep(mirror: Path) -> None:
+    """Remove what a git that was killed left behind; nobody writes here now, since we hold the lock."""
+    for left in (*mirror.glob("*.lock"), *mirror.glob("refs/**/*.lock"), *mirror.glob("objects/pack/*tmp*")):
+        left.unlink(missing_ok=True)
 
 
 def _private(kind: str, ref: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from appliance.flock import try_lock
 from appliance.git.errors import GitError
 from appliance.git.hardened import git
-from appliance.git.mirror import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, SUSPECT, Mirror, discard
+from appliance.git.mirror import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, Mirror, discard
 from appliance.git.names import check_sha, directory_name
 
 MAX_SLOTS = 64
@@ -112,7 +112,7 @@ def _ready(home: Path, mirror: Mirror, refs: dict[str, str], stop: threading.Eve
         _move(slot, mirror, refs, stop)
     except GitError as error:
         if error.cause == "mirror-corrupt":
-            (mirror.path / SUSPECT).touch()
+            mirror.mark_suspect()
         raise
     except OSError as error:
         cause = "disk-full" if _disk_is_full(error) else "git"
