@@ -291,9 +291,7 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
         except BadTarget as error:
             raise Misuse(str(error)) from None
         if post and (base or head):
-            raise Misuse(
-                "--post publishes a pull request's review and does not go with --base or --head. Next: leave out either."
-            )
+            raise Misuse("--post publishes a pull request's review, without --base or --head. Next: leave out either.")
         rehearse = parts.settings.rehearsal and Path(pull.repository) == parts.sample
         if not rehearse and parts.settings.openai_api_key is None:
             from appliance.wiring import NO_LOGIN

@@ -19,7 +19,6 @@ def configure(form: Literal["text", "json"], *, debug: bool = False, quiet: bool
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
             structlog.processors.format_exc_info,
-            *([] if form == "json" else [_text_below]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(
@@ -29,10 +28,3 @@ def configure(form: Literal["text", "json"], *, debug: bool = False, quiet: bool
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-
-
-def _text_below(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """A whole text, such as a review, for people: below its line, not escaped in it."""
-    if "text" in event:
-        event["event"] = f"{event['event']}\n{event.pop('text').strip()}\n"
-    return event
