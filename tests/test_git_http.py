@@ -161,7 +161,8 @@ def test_the_token_goes_to_its_own_address_only(fake_github: FakeGitHub, pull: P
 
 def test_a_line_break_in_the_token_is_refused(fake_github: FakeGitHub, pull: Pull, mirrors: Mirrors) -> None:
     evil = Source(source(fake_github).url, "refs/pull/1/head", "refs/heads/main", "Basic a\r\nX-Evil: 1")
-    with pytest.raises(GitError) as caught:
+    with pytest.raises(GitError, match="line break") as caught:
         mirrors.fetch(NAME, evil, head_sha=pull.head_sha)
     assert caught.value.cause == "forge-login"
     assert "Evil" not in str(caught.value)
+    assert fake_github.exchanges == []
