@@ -10,6 +10,7 @@ from appliance.core.plan import Hold
 from appliance.core.verdict import WAITING, usage_limit
 
 MAX_DELAY = 1800.0
+MAX_TOLD = 32 * 86_400.0  # no limit lasts longer than a month: an API that says so means milliseconds
 SOON = 20 * 3600.0
 
 
@@ -33,13 +34,14 @@ def held_by(ending: Ending, before: Held | None, now: float, interval: float, ji
     """What to remember of `ending`, whose rule backs off. `jitter` is 0.0 to 1.0; the delay shrinks by up to a fifth.
 
     The first delay is below one interval, so that the next cycle tries again; then it doubles, up to MAX_DELAY or one
-    interval, whichever is more.
+    interval, whichever is more. What the API said of when to come back goes before it, if it can be true.
     """
     assert ending.fault is not None
     again = before is not None and before.outcome is ending.outcome
     tries = before.tries + 1 if before and again else 1
     delay = min(interval * 2 ** min(tries - 1, 20), max(MAX_DELAY, interval)) * (1 - 0.2 * jitter)
-    until = ending.retry_at if ending.retry_at and ending.retry_at > now else now + delay
+    told = ending.retry_at if ending.retry_at and now < ending.retry_at <= now + MAX_TOLD else None
+    until = told or now + delay
     cycles = before.cycles if before and again else 0
     return Held(ending.outcome, ending.fault, until, tries, cycles, credentials)
 
