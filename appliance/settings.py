@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -15,7 +16,18 @@ GITHUB_API = "https://api.github.com"
 OPENAI_API = "https://api.openai.com/v1"
 DEFAULT_MODEL = "gpt-5.5"
 REHEARSAL_MODEL = "rehearsal"
-_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|[A-Za-z0-9_.-]+)")
+# GitHub's, of how somebody stands to a repository.
+ASSOCIATIONS = (
+    "OWNER",
+    "MEMBER",
+    "COLLABORATOR",
+    "CONTRIBUTOR",
+    "FIRST_TIME_CONTRIBUTOR",
+    "FIRST_TIMER",
+    "MANNEQUIN",
+    "NONE",
+)
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
 class SettingsError(Exception):
@@ -36,9 +48,33 @@ def _repositories(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
-        raise ValueError("allowed is http:// or https:// with a host, without a user, a query or a fragment")
+    allowed = "allowed is http:// or https:// with a host, without a user, a query or a fragment"
+    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value) or not value.isascii():
+        raise ValueError(allowed)
+    try:
+        parts = urlsplit(value)
+        usable = bool(parts.hostname) and parts.port != 0  # the port is read, and checked, only when it is asked for
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(allowed)
     return value.rstrip("/")
+
+
+def _secret(value: SecretStr | None) -> SecretStr | None:
+    said = value.get_secret_value() if value else ""
+    if not all("!" <= char <= "~" for char in said):  # it goes into a header
+        raise ValueError("allowed are printable ASCII characters without spaces")
+    return value
+
+
+def _associations(value: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(name.upper() for name in value)
+    bad = [name for name in found if name not in ASSOCIATIONS]
+    if bad or not found:
+        said = f"{', '.join(bad)}: " if bad else ""
+        raise ValueError(f"{said}allowed are {', '.join(ASSOCIATIONS)}, separated by commas")
+    return found
 
 
 def _context(value: str) -> str:
@@ -67,7 +103,7 @@ def _stripped(value: object) -> object:
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)]
 Url = Annotated[str, AfterValidator(_url)]
-Secret = Annotated[SecretStr | None, BeforeValidator(_stripped)]
+Secret = Annotated[SecretStr | None, BeforeValidator(_stripped), AfterValidator(_secret)]
 
 
 def _named(name: str) -> Any:
@@ -103,7 +139,7 @@ class Settings(BaseSettings):
     status_context: Annotated[str, AfterValidator(_context)] = Field(
         "codex-review", validation_alias=_named("APPLIANCE_STATUS_CONTEXT")
     )
-    author_associations: Names = Field(
+    author_associations: Annotated[Names, AfterValidator(_associations)] = Field(
         ("OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"), validation_alias=_named("APPLIANCE_AUTHOR_ASSOCIATIONS")
     )
     skip_labels: Names = Field((), validation_alias=_named("APPLIANCE_SKIP_LABELS"))

@@ -1,0 +1,298 @@
+"""Every setting has its effect, is refused when bad, and hides what is secret (DESIGN section 12)."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_github import FakeGitHub, Token
+
+from appliance.core.pulls import Policy
+from appliance.core.verdict import WAITING
+from appliance.forge import ForgeError
+from appliance.settings import Settings, SettingsError, effective, load, names
+from appliance.wiring import Appliance, appliance
+
+ROOT = Path(__file__).parents[1]
+CONTRACT = {
+    "GITHUB_TOKEN": "(set, hidden)",
+    "APPLIANCE_GITHUB_URL": "https://api.github.com",
+    "APPLIANCE_REPOSITORIES": "",
+    "APPLIANCE_LOCAL_REPOSITORIES": "",
+    "OPENAI_API_KEY": "(set, hidden)",
+    "APPLIANCE_MODEL_URL": "https://api.openai.com/v1",
+    "APPLIANCE_MODEL": "gpt-5.5",
+    "APPLIANCE_REASONING_EFFORT": "high",
+    "APPLIANCE_INTERVAL": "300",
+    "APPLIANCE_REVIEW_TIMEOUT": "1800",
+    "APPLIANCE_MAX_ATTEMPTS": "3",
+    "APPLIANCE_REVIEWS_AT_ONCE": "2",
+    "APPLIANCE_BLOCK_PRIORITY": "P1",
+    "APPLIANCE_STATUS_CONTEXT": "codex-review",
+    "APPLIANCE_AUTHOR_ASSOCIATIONS": "OWNER,MEMBER,COLLABORATOR,CONTRIBUTOR",
+    "APPLIANCE_SKIP_LABELS": "",
+    "APPLIANCE_REQUIRE_LABEL": "",
+}
+SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+
+
+def settings(**environment: str) -> Settings:
+    return load(environment, None)
+
+
+def refused(environment: Mapping[str, str], dotenv: Path | None = None) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        load(environment, dotenv)
+    return str(caught.value).splitlines()
+
+
+def test_names_and_defaults_are_the_contract() -> None:
+    shown = effective(settings(GITHUB_TOKEN="t", OPENAI_API_KEY="k"))
+    assert {name: shown.get(name) for name in CONTRACT} == CONTRACT
+    unset = effective(settings())
+    assert all(unset[name] == "" for name in SECRETS)
+    assert Settings(**{}).policy == Policy()
+
+
+# ---- the effect of each
+
+
+@pytest.fixture
+def parts(tmp_path: Path, fake_github: FakeGitHub) -> Iterator[Callable[..., Appliance]]:
+    """Wires an appliance with the given settings, in front of a fake GitHub."""
+    fake_github.tokens = {"one": Token("bot"), "two": Token("bot", sees=frozenset({"octo/lib"}))}
+    for name in ("octo/app", "octo/lib"):
+        fake_github.add_repository(name)
+        fake_github.add_pull(name, "feature", files={"a": "1\n"})
+    open_parts: list[Any] = []
+
+    def wire(**environment: str) -> Appliance:
+        base = {
+            "APPLIANCE_STATE_DIR": str(tmp_path / "state"),
+            "APPLIANCE_RUN_DIR": str(tmp_path / "run"),
+            "APPLIANCE_GITHUB_URL": fake_github.url,
+            "APPLIANCE_REPOSITORIES": "octo/app",
+            "GITHUB_TOKEN": "one",
+            "OPENAI_API_KEY": "key",
+        }
+        manager = appliance(load(base | environment, None))
+        open_parts.append(manager)
+        return manager.__enter__()
+
+    yield wire
+    for manager in open_parts:
+        manager.__exit__(None, None, None)
+
+
+def sees(wired: Appliance, _: FakeGitHub) -> list[str]:
+    found = []
+    for name in ("octo/app", "octo/lib"):
+        with suppress(ForgeError):
+            wired.github().pulls(name)
+            found.append(name)
+    return found
+
+
+def used_context(wired: Appliance, github: FakeGitHub) -> str:
+    forge = wired.github()
+    forge.set_gate(forge.pulls("octo/app")[0], WAITING)
+    return github.repository("octo/app").statuses[-1].context
+
+
+def kinds(wired: Appliance, _: FakeGitHub) -> list[str]:
+    return [forge.name for forge in wired.forges()]
+
+
+def where(wired: Appliance, _: FakeGitHub) -> list[str]:
+    return [name for forge in wired.forges() for name in forge.repositories()]
+
+
+EFFECTS: dict[str, tuple[str, Callable[[Appliance, FakeGitHub], object], object, object]] = {
+    "GITHUB_TOKEN": ("two", sees, ["octo/app", "octo/lib"], ["octo/lib"]),
+    "APPLIANCE_GITHUB_URL": ("https://ghe.example/api/v3", lambda it, _: "ghe." in repr(it.github()), False, True),
+    "APPLIANCE_REPOSITORIES": ("octo/*", where, ["octo/app"], ["octo/app", "octo/lib"]),
+    "APPLIANCE_LOCAL_REPOSITORIES": ("/srv", kinds, ["github"], ["github", "local"]),
+    "OPENAI_API_KEY": ("other", lambda it, _: it.model(rehearse=False).upstream.headers["authorization"],
+                       "Bearer key", "Bearer other"),
+    "APPLIANCE_MODEL_URL": ("http://model/v1/", lambda it, _: it.model(rehearse=False).upstream.base_url,
+                            "https://api.openai.com/v1", "http://model/v1"),
+    "APPLIANCE_MODEL": ("o9", lambda it, _: it.model(rehearse=False).name, "gpt-5.5", "o9"),
+    "APPLIANCE_REASONING_EFFORT": ("low", lambda it, _: it.model(rehearse=False).effort, "high", "low"),
+    "APPLIANCE_INTERVAL": ("4", lambda it, _: it.cycle().interval, 300, 4),
+    "APPLIANCE_REVIEW_TIMEOUT": ("60", lambda it, _: it.reviewer(rehearse=False).timeout, 1800, 60),
+    "APPLIANCE_MAX_ATTEMPTS": ("5", lambda it, _: it.cycle().policy.max_attempts, 3, 5),
+    "APPLIANCE_REVIEWS_AT_ONCE": ("7", lambda it, _: it.cycle().reviews_at_once, 2, 7),
+    "APPLIANCE_BLOCK_PRIORITY": ("p2", lambda it, _: [x.block_priority for x in (it.cycle(), it.delivery)], [1, 1], [2, 2]),
+    "APPLIANCE_STATUS_CONTEXT": ("ci/codex", used_context, "codex-review", "ci/codex"),
+    "APPLIANCE_AUTHOR_ASSOCIATIONS": ("owner, None", lambda it, _: it.cycle().policy.author_associations,
+                                      Policy().author_associations, frozenset({"OWNER", "NONE"})),
+    "APPLIANCE_SKIP_LABELS": ("wip, no review", lambda it, _: it.cycle().policy.skip_labels,
+                              frozenset(), frozenset({"wip", "no review"})),
+    "APPLIANCE_REQUIRE_LABEL": (" review me ", lambda it, _: it.cycle().policy.require_label, None, "review me"),
+}  # fmt: skip
+
+
+def test_each_of_the_contract_is_proven_to_have_an_effect() -> None:
+    assert EFFECTS.keys() == CONTRACT.keys()
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_effect(name: str, parts: Callable[..., Appliance], fake_github: FakeGitHub) -> None:
+    value, look, before, after = EFFECTS[name]
+    assert look(parts(), fake_github) == before
+    assert look(parts(**{name: value}), fake_github) == after
+
+
+def test_a_changed_login_or_model_is_another_credential(parts: Callable[..., Appliance]) -> None:
+    changed = ("OPENAI_API_KEY", "APPLIANCE_MODEL_URL", "APPLIANCE_MODEL", "APPLIANCE_REASONING_EFFORT")
+    told = {parts(**({name: EFFECTS[name][0]} if name else {})).credentials() for name in ("", *changed)}
+    assert len(told) == 5
+    assert "key" not in "".join(told)
+
+
+def test_what_is_missing_before_a_review_is_said(parts: Callable[..., Appliance]) -> None:
+    causes = [
+        getattr(parts(**given).no_login(), "cause", None)
+        for given in (
+            {},
+            {"OPENAI_API_KEY": ""},
+            {"GITHUB_TOKEN": ""},
+            {"APPLIANCE_REPOSITORIES": ""},
+            {"APPLIANCE_REPOSITORIES": "", "APPLIANCE_LOCAL_REPOSITORIES": "/srv", "OPENAI_API_KEY": ""},
+        )
+    ]
+    assert causes == [None, "login", "forge-login", None, "login"]
+
+
+def test_the_rehearsal_model_is_never_used_once_a_forge_is_configured(parts: Callable[..., Appliance]) -> None:
+    assert parts(OPENAI_API_KEY="").cycle().reviewer.model.rehearsal is False
+    assert settings(APPLIANCE_LOCAL_REPOSITORIES="/srv").rehearsal is False
+    assert settings().rehearsal is True
+
+
+# ---- what is refused
+
+BAD = {
+    "GITHUB_TOKEN": ["a b", "a\nb", "gëh", "a\x00b"],
+    "OPENAI_API_KEY": ["sk a", "sk\r\nX-Evil: 1", "ключ"],
+    "APPLIANCE_GITHUB_URL": ["api.github.com", "ftp://x", "https://", "https://u:p@x", "https://x?q", "http://[::1",
+                             "http://h:99999", "http://h:x", "http://h:0", "http://h/ a", "file:///etc"],
+    "APPLIANCE_MODEL_URL": ["model", "https://x/v1#f", "http://h:99999/v1", "https://:443"],
+    "APPLIANCE_REPOSITORIES": ["octo", "octo/", "/app", "*/*", "o/a/b", "octo/app octo/lib", "octo/..", "octo/.",
+                               "-o/a", "https://github.com/o/a"],
+    "APPLIANCE_MODEL": ["a b", "-x", 'x"', "x\ny"],
+    "APPLIANCE_REASONING_EFFORT": ["huge", "HIGH "],
+    "APPLIANCE_INTERVAL": ["0", "-1", "soon", "nan", "inf", "86401", "5m"],
+    "APPLIANCE_REVIEW_TIMEOUT": ["0", "nan", "1e9"],
+    "APPLIANCE_MAX_ATTEMPTS": ["0", "2.5", "many", "101"],
+    "APPLIANCE_REVIEWS_AT_ONCE": ["0", "33", "two"],
+    "APPLIANCE_BLOCK_PRIORITY": ["P4", "1", "high"],
+    "APPLIANCE_STATUS_CONTEXT": ["x" * 256],
+    "APPLIANCE_AUTHOR_ASSOCIATIONS": ["FRIEND", ",", "OWNER,everyone"],
+    "APPLIANCE_GITHUB_API_VERSION": ["latest"],
+    "APPLIANCE_LOG_FORMAT": ["xml"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_a_bad_value_is_refused_by_its_name_with_what_is_allowed(name: str, value: str) -> None:
+    [problem] = refused({name: value})
+    assert problem.startswith(f"{name}: ")
+    assert re.search(r"allowed|valid|should", problem), problem
+
+
+def test_all_problems_are_told_at_once() -> None:
+    told = refused({name: values[0] for name, values in BAD.items()} | {"APPLIANCE_SKIP_LABELS_FILE": "/nope"})
+    assert sorted(line.split(":")[0] for line in told) == sorted([*BAD, "APPLIANCE_SKIP_LABELS_FILE"])
+
+
+def test_a_refusal_never_shows_a_secret() -> None:
+    told = refused(
+        {"GITHUB_TOKEN": "ghp_ secret", "OPENAI_API_KEY": "sk-secret x", "APPLIANCE_MODEL_URL": "https://u:secret@h"}
+    )
+    assert "secret" not in "\n".join(told)
+
+
+def test_empty_is_as_good_as_absent() -> None:
+    assert load(dict.fromkeys(names().values(), ""), None) == settings()
+    assert settings(GITHUB_TOKEN=" ", APPLIANCE_REQUIRE_LABEL="  ").github_token is None
+
+
+def test_a_secret_is_in_no_repr() -> None:
+    given = settings(GITHUB_TOKEN="ghp_hidden", OPENAI_API_KEY="sk-hidden")
+    for shown in (repr(given), str(given), repr(effective(given)), repr(given.model_dump()), given.model_dump_json()):
+        assert "hidden" not in shown.replace("(set, hidden)", "")
+
+
+def test_no_part_of_a_wired_appliance_shows_a_secret(parts: Callable[..., Appliance]) -> None:
+    wired = parts(GITHUB_TOKEN="two", OPENAI_API_KEY="sk-hidden")
+    shown = repr(wired) + repr(wired.cycle()) + repr(wired.model(rehearse=False)) + repr(wired.github())
+    assert "sk-hidden" not in shown
+    assert "two" not in re.findall(r"[\w-]+", shown)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        settings().interval = 5
+
+
+# ---- where a value may stand
+
+
+def write(path: Path, text: str | bytes) -> str:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_each_may_stand_in_a_file(name: str, tmp_path: Path) -> None:
+    value = EFFECTS[name][0]
+    from_file = load({f"{name}_FILE": write(tmp_path / "value", f"{value}\n")}, None)
+    assert from_file == settings(**{name: value})
+    assert from_file != settings()
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"\xff\xfe", "not text")])
+def test_a_file_that_cannot_be_read_is_a_problem(content: bytes | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "value"
+    if content is not None:
+        write(path, content)
+    [problem] = refused({"OPENAI_API_KEY_FILE": str(path)})
+    assert problem.startswith(f"OPENAI_API_KEY_FILE: {path} cannot be read")
+    assert said in problem
+
+
+def test_a_value_and_a_file_are_one_too_many(tmp_path: Path) -> None:
+    path = write(tmp_path / "value", "a")
+    assert "not both" in refused({"GITHUB_TOKEN": "b", "GITHUB_TOKEN_FILE": path})[0]
+    dotenv = tmp_path / ".env"
+    write(dotenv, "GITHUB_TOKEN=b\n")
+    assert "not both" in refused({"GITHUB_TOKEN_FILE": path}, dotenv)[0]
+    assert load({"GITHUB_TOKEN": "", "GITHUB_TOKEN_FILE": path}, None).github_token is not None
+
+
+def test_the_environment_wins_over_dotenv_which_wins_over_the_default(tmp_path: Path) -> None:
+    dotenv = tmp_path / ".env"
+    write(dotenv, "APPLIANCE_INTERVAL=7\nAPPLIANCE_MODEL=o9 # comment\nUNRELATED=1\nOPENAI_API_KEY='sk'\n")
+    assert load({}, dotenv).interval == 7
+    assert load({}, dotenv).model == "o9"
+    assert load({"APPLIANCE_INTERVAL": "9"}, dotenv).interval == 9
+    assert load({}, tmp_path / "absent").interval == 300
+
+
+def test_a_dotenv_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
+    [problem] = refused({}, Path(write(tmp_path / ".env", b"\xff\xfe=1")))
+    assert "cannot be read" in problem
+
+
+def test_unknown_names_are_passed_over() -> None:
+    assert settings(APPLIANCE_APPARMOR="review-appliance", PATH="/bin") == settings()
+
+
+def test_each_is_in_the_readme_and_in_the_example() -> None:
+    readme, example = (ROOT / "README.md").read_text(), (ROOT / ".env.example").read_text()
+    for name in CONTRACT:
+        assert f"`{name}`" in readme, name
+        assert re.search(rf"^#? ?{name}=", example, re.MULTILINE), name
