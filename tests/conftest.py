@@ -1,0 +1,17 @@
+"""Shared by all tests: a test that cannot run where it is says so, and in continuous integration that is a failure."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+pytest_plugins = ["fake_github.fixtures"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and (os.environ.get("CI") or os.environ.get("APPLIANCE_CI")):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which is a failure in CI: {report.longrepr}"
+    return report

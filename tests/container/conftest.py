@@ -1,0 +1,95 @@
+"""Stacks of containers that leave nothing behind, and what they said when a test fails."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .stack import FORGED, IMAGE, PROJECT, Stack
+
+Start = Callable[..., Stack]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.container)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: "pytest.CallInfo[None]"
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, Stack):
+                report.sections.append((f"log of {value.project}", last_words(value)))
+    return report
+
+
+def last_words(stack: Stack) -> str:
+    import docker.errors
+
+    try:
+        return f"{stack.state}\n{stack.log[-8000:]}"
+    except docker.errors.APIError as error:
+        return f"no log: {error}"
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """An engine that answers and has the image; it is built if it is missing."""
+    import subprocess
+
+    import docker
+    import docker.errors
+
+    try:
+        client = docker.from_env()
+        client.ping()
+    except docker.errors.DockerException as error:
+        pytest.skip(f"needs a Docker engine: {error}")
+    try:
+        client.images.get(IMAGE)
+    except docker.errors.ImageNotFound:
+        subprocess.run([str(PROJECT / "docker/up"), "--build"], check=True, timeout=900)
+        client.images.get(IMAGE)
+    finally:
+        client.close()
+
+
+def _stacks(folder: Callable[[], Path]) -> Iterator[Start]:
+    begun: list[Stack] = []
+
+    def start(*options: str, fakes: bool = True, **environment: Any) -> Stack:
+        given = {name: str(value) for name, value in environment.items()}
+        stack = Stack(folder(), (FORGED if fakes else {}) | given, options, fakes)
+        begun.append(stack)
+        stack.up()
+        return stack
+
+    try:
+        yield start
+    finally:
+        for stack in begun:
+            stack.down()
+
+
+@pytest.fixture
+def stacks(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Make a stack for one test: `stacks(*lines of the service's options, **environment)`; `start` starts it."""
+    yield from _stacks(lambda: tmp_path_factory.mktemp("stack"))
+
+
+@pytest.fixture(scope="module")
+def module_stacks(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """The same for all tests of a module."""
+    yield from _stacks(lambda: tmp_path_factory.mktemp("stack"))
+
+
+@pytest.fixture
+def stack(stacks: Start) -> Stack:
+    """A stack of the usual kind, its appliance not yet started."""
+    return stacks()

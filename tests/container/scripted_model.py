@@ -1,0 +1,152 @@
+"""A scripted Responses API for container tests: `python -m container.scripted_model [PORT]`.
+
+It answers as the appliance's own rehearsal model does (which makes Codex run real commands), unless a rule says
+otherwise. `POST /_control/rules` adds a rule, a JSON object; the first that fits a request holds for it:
+
+| field  | meaning                                                                                       |
+|--------|-----------------------------------------------------------------------------------------------|
+| match  | a text that the request must contain, such as a head SHA; without it, all requests fit        |
+| times  | for how many requests it holds; without it, for all                                           |
+| hold   | true: the answer waits until it is released, and then goes on as the rule says                |
+| status, body, headers | an HTTP answer instead of a stream                                             |
+| answer | `prose`: looks, then answers what is no JSON; `blind`: a fine review without having looked    |
+
+`DELETE /_control/rules` forgets them all and releases what they hold. `GET /_control/requests` lists what came, in
+order: the head it is about, the Authorization header, and whether the answer is held back now.
+"""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from appliance import rehearsal
+
+_RANGE = re.compile(r"git diff [0-9a-f]{40} ([0-9a-f]{40})")
+BLIND = {"findings": [], "summary": "Fine.", "verdict": "correct", "reasoning": "It looks fine.", "limits": "none"}
+
+
+@dataclass
+class Rule:
+    match: str = ""
+    times: int | None = None
+    hold: bool = False
+    status: int | None = None
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    answer: str = ""
+
+
+@dataclass
+class Seen:
+    """One request. `looked`: it carries what commands returned; `held`: the answer waits to be released."""
+
+    head: str
+    authorization: str
+    looked: bool
+    held: bool = False
+
+
+class Model:
+    def __init__(self) -> None:
+        self.rules: list[Rule] = []
+        self.seen: list[Seen] = []
+        self.released = asyncio.Event()
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/_control/rules", self._add, methods=["POST"]),
+                Route("/_control/rules", self._forget, methods=["DELETE"]),
+                Route("/_control/requests", self._requests),
+                Route("/v1/responses", self._respond, methods=["POST"]),
+            ]
+        )
+
+    async def _add(self, request: Request) -> Response:
+        self.released.clear()
+        self.rules.append(Rule(**await request.json()))
+        return JSONResponse({})
+
+    async def _forget(self, _: Request) -> Response:
+        self.rules.clear()
+        self.released.set()
+        return JSONResponse({})
+
+    async def _requests(self, _: Request) -> Response:
+        return JSONResponse([asdict(seen) for seen in self.seen])
+
+    async def _respond(self, request: Request) -> Response:
+        raw = await request.body()
+        body = json.loads(raw)
+        found = _RANGE.search(raw.decode())
+        seen = Seen(
+            head=found.group(1) if found else "",
+            authorization=request.headers.get("authorization", ""),
+            looked=any(item.get("type") == "function_call_output" for item in body["input"]),
+        )
+        self.seen.append(seen)
+        rule = self._rule(raw.decode())
+        if rule.hold:
+            seen.held = True
+            await self._wait(request)
+            seen.held = False
+        if rule.status is not None:
+            return JSONResponse(rule.body, rule.status, rule.headers)
+        if rule.answer == "blind":
+            return _stream(json.dumps(BLIND))
+        if rule.answer == "prose" and seen.looked:
+            return _stream("Looks good to me!")
+        return await _rehearsal(raw)
+
+    def _rule(self, raw: str) -> Rule:
+        for rule in self.rules:
+            if rule.match in raw and rule.times != 0:
+                if rule.times is not None:
+                    rule.times -= 1
+                return rule
+        return Rule()
+
+    async def _wait(self, request: Request) -> None:
+        """Until it is released, or the other side is gone."""
+        while not self.released.is_set() and not await request.is_disconnected():
+            await asyncio.sleep(0.05)
+
+
+async def _rehearsal(raw: bytes) -> Response:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=rehearsal.app()), base_url="http://script") as client:
+        answer = await client.post("/v1/responses", content=raw)
+    return Response(answer.content, answer.status_code, media_type="text/event-stream")
+
+
+def _stream(text: str) -> Response:
+    """An answer of one message, as server-sent events."""
+    message = {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": text}]}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20, **details}
+    events: list[Mapping[str, Any]] = [
+        {"type": "response.created", "response": {"id": "resp_1"}},
+        {"type": "response.output_item.done", "item": message},
+        {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
+    ]
+    lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    return Response(lines, media_type="text/event-stream")
+
+
+def main() -> None:
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
+    uvicorn.run(Model().app(), host="0.0.0.0", port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,321 @@
+"""One appliance in a container, beside a fake GitHub and a scripted model.
+
+The container is started with compose.yaml's own options; the override that is written here changes no more than its
+name, environment and how often its health is asked, and in the tests of a fault the one option that is under test.
+"""
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import docker
+import httpx
+from fake_github.remote import RemoteFakeGitHub
+
+T = TypeVar("T")
+PROJECT = Path(__file__).parent.parent.parent
+IMAGE = os.environ.get("APPLIANCE_TEST_IMAGE", "review-appliance:local")
+TOKEN = "ghp_Planted0Token0That0Nobody0May0Ever0See0"
+KEY = "sk-planted-key-that-nobody-may-ever-see"
+PATIENCE = 60.0  # seconds; the machine may have much else to do
+REPOSITORY = "octo/shop"
+FORGED = {
+    "APPLIANCE_GITHUB_URL": "http://forge:8080",
+    "APPLIANCE_REPOSITORIES": REPOSITORY,
+    "APPLIANCE_MODEL_URL": "http://model:8000/v1",
+    "APPLIANCE_INTERVAL": "1",
+    "GITHUB_TOKEN": TOKEN,
+    "OPENAI_API_KEY": KEY,
+}
+
+
+def eventually(what: str, check: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """The first true value of `check`, asked again and again; AssertionError with the last value after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = check()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}; last seen: {value!r}")
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a program in a container did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class ScriptedModel:
+    """Control of container.scripted_model; its table says what a rule may have."""
+
+    def __init__(self, base: str) -> None:
+        self._http = httpx.Client(base_url=base, timeout=30)
+
+    def rule(self, **rule: Any) -> None:
+        self._http.post("/_control/rules", json=rule).raise_for_status()
+
+    def hold(self, head: str = "", **rule: Any) -> None:
+        self.rule(match=head, hold=True, **rule)
+
+    def clear(self) -> None:
+        """Forget the rules; what is held is answered."""
+        self._http.delete("/_control/rules").raise_for_status()
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        seen: list[dict[str, Any]] = self._http.get("/_control/requests").raise_for_status().json()
+        return seen
+
+    def asked(self, head: str) -> int:
+        """How many requests were about this head."""
+        return sum(request["head"] == head for request in self.requests)
+
+    def wait_held(self, head: str = "") -> None:
+        """Until an answer is being held back: a review is under way, and stays there."""
+        eventually(
+            "a review that waits for the model",
+            lambda: [it for it in self.requests if it["held"] and it["head"].startswith(head)],
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+
+@dataclass
+class Stack:
+    """A compose project of its own; `up` starts it, `down` leaves nothing of it."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    fakes: bool = True
+
+    def __post_init__(self) -> None:
+        self.project = f"appliance-test-{uuid.uuid4().hex[:8]}"
+        self.docker = docker.from_env(timeout=120)
+        self._closing: list[Callable[[], None]] = [self.docker.close]
+
+    # ---- starting and ending
+
+    def up(self) -> None:
+        (self.folder / "override.yaml").write_text(self._override())
+        if self.fakes:
+            self.compose("up", "-d", "--no-build", "forge", "model")
+            self.forge = RemoteFakeGitHub(self._address("forge", 8080))
+            self.model = ScriptedModel(self._address("model", 8000))
+            self._closing += [self.forge.close, self.model.close]
+            eventually("a fake GitHub", lambda: _answers(lambda: self.forge.get("health")))
+            eventually("a scripted model", lambda: _answers(lambda: self.model.requests or True))
+            self.forge.call("add_repository", name=REPOSITORY, files=SHOP, private=True)
+
+    def start(self) -> None:
+        """Start the appliance, with what the fakes have been told by then."""
+        self.compose("up", "-d", "--no-build", "appliance")
+
+    def down(self) -> None:
+        try:
+            self.compose("down", "--volumes", "--timeout", "0", "--remove-orphans")
+        finally:
+            for close in reversed(self._closing):
+                close()
+
+    def compose(self, *args: str) -> str:
+        """Compose with nothing of the developer's environment or `.env` in it."""
+        kept = ("PATH", "HOME", "XDG_RUNTIME_DIR", "APPLIANCE_APPARMOR")
+        env = {name: value for name, value in os.environ.items() if name in kept or name.startswith("DOCKER_")}
+        files = ["-f", str(PROJECT / "compose.yaml"), "-f", str(self.folder / "override.yaml")]
+        command = ["docker", "compose", "--env-file", "/dev/null", "-p", self.project, *files, *args]
+        done = subprocess.run(command, env=env, cwd=PROJECT, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout
+
+    def _override(self) -> str:
+        lines = [
+            "services:",
+            "  appliance:",
+            f"    container_name: {self.project}",
+            f"    image: {IMAGE}",
+            "    build: !reset null",
+            "    env_file: !reset []",
+            f"    environment: !override {json.dumps(dict(self.environment))}",
+            "    healthcheck: {interval: 1s}",
+            *(f"    {option}" for option in self.options),
+        ]
+        for name, command in (("forge", FORGE), ("model", MODEL)) if self.fakes else ():
+            lines += [
+                f"  {name}:",
+                f"    image: {IMAGE}",
+                f"    command: {json.dumps(command)}",
+                '    user: "0:0"',
+                "    init: true",
+                "    environment: {PYTHONPATH: /tests}",
+                f"    volumes: [{json.dumps(f'{PROJECT}/tests:/tests:ro')}]",
+                f"    ports: ['127.0.0.1::{8080 if name == 'forge' else 8000}']",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _address(self, service: str, port: int) -> str:
+        return f"http://{self.compose('port', service, str(port)).strip()}"
+
+    # ---- the container
+
+    @property
+    def container(self) -> Any:
+        return self.docker.containers.get(self.project)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.container.attrs["State"]
+        return state
+
+    def exec(self, *argv: str) -> Done:
+        code, (out, err) = self.container.exec_run(list(argv), demux=True)
+        return Done(code, (out or b"").decode("utf-8", "replace"), (err or b"").decode("utf-8", "replace"))
+
+    @property
+    def log(self) -> str:
+        text: str = self.container.logs().decode()
+        return text
+
+    @property
+    def health(self) -> tuple[str, str]:
+        """Docker's word, and the line of the newest probe."""
+        health = self.state["Health"]
+        lines = [probe["Output"].strip() for probe in health["Log"] or []]
+        return health["Status"], lines[-1] if lines else ""
+
+    def wait_health(self, status: str, line: str = "", seconds: float = PATIENCE) -> str:
+        """Until Docker calls the container `status`, with a line that begins with `line`; returns it."""
+
+        def seen() -> str:
+            now, said = self.health
+            return said if now == status and said.startswith(line) else ""
+
+        try:
+            return eventually(f"{status} {line!r}", seen, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; health is {self.health}") from None
+
+    # ---- what the appliance says of itself
+
+    def status(self) -> dict[str, Any]:
+        done = self.exec("appliance", "status", "--json")
+        assert done.code == 0, done
+        told: dict[str, Any] = done.json
+        return told
+
+    def row(self, number: int) -> dict[str, Any]:
+        """The line of one pull request in `appliance status --json`."""
+        rows = [row for row in self.status()["pulls"] if row["target"] == f"{REPOSITORY}#{number}"]
+        assert len(rows) == 1, rows
+        return dict(rows[0])
+
+    def cycles(self, count: int = 1) -> None:
+        """Until the loop has ended `count` cycles more that began after this call."""
+        ended = self._ended()
+        eventually("another cycle", lambda: self._ended() > ended + count)
+
+    def _ended(self) -> int:
+        return self.log.count("cycle.done") + self.log.count("cycle.failed")
+
+    # ---- the fake GitHub
+
+    def pull(self, branch: str = "discount", **more: Any) -> dict[str, Any]:
+        """A pull request with a planted defect (line 3 of shop.py), if it is not said what is in it."""
+        files = {**DEFECT, f"{branch}.md": "So that no two heads are the same commit.\n"}
+        made: dict[str, Any] = self.forge.call("add_pull", name=REPOSITORY, head=branch, **({"files": files} | more))
+        return made
+
+    def comments(self, number: int) -> list[str]:
+        return [it["body"] for it in self.forge.call("comments", name=REPOSITORY, number=number)]
+
+    def statuses(self, sha: str) -> list[tuple[str, str]]:
+        """State and description of each commit status, oldest first."""
+        found = self.forge.call("statuses", name=REPOSITORY, sha=sha)
+        return [(it["state"], it["description"]) for it in reversed(found)]
+
+    def gate(self, sha: str) -> tuple[str, str] | None:
+        return (self.statuses(sha) or [None])[-1]
+
+    def wait_gate(self, sha: str, state: str, text: str = "", seconds: float = PATIENCE) -> None:
+        """Until the newest commit status is this."""
+
+        def shown() -> bool:
+            gate = self.gate(sha)
+            return gate is not None and gate[0] == state and gate[1].startswith(text)
+
+        try:
+            eventually(f"gate {state} {text!r}", shown, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; gates are {self.statuses(sha)}") from None
+
+    # ---- making faults
+
+    def nsenter(self, pid: int, *command: str) -> Done:
+        """As root of the engine's machine, in the mount and pid namespaces of a process of it.
+
+        By a privileged container, so that the tests need no right but that of using Docker.
+        """
+        line = ["nsenter", "-t", str(pid), "-m", "-p", *command]
+        where: dict[str, Any] = {"privileged": True, "pid_mode": "host", "network_mode": "none", "user": "0:0"}
+        helper = self.docker.containers.create(IMAGE, line, labels={"appliance-test": self.project}, **where)
+        try:
+            helper.start()
+            code = helper.wait(timeout=60)["StatusCode"]
+            return Done(code, "", helper.logs().decode("utf-8", "replace"))
+        finally:
+            helper.remove(force=True)
+
+    @contextmanager
+    def masked(self, pid: int) -> Iterator[None]:
+        """A mount over /proc/bus as that process sees it: every fresh /proc below is refused from then on."""
+        mounted = self.nsenter(pid, "mount", "-t", "tmpfs", "-o", "ro", "mask", "/proc/bus")
+        assert mounted.code == 0, mounted
+        try:
+            yield
+        finally:
+            self.nsenter(pid, "umount", "/proc/bus")
+
+    def processes(self) -> list[tuple[int, str]]:
+        """Pid (as the engine's machine counts them) and command line of each process in the container."""
+        top = self.container.top(ps_args="-eo pid,args")
+        return [(int(row[0]), " ".join(row[1:])) for row in top["Processes"] or []]
+
+    def codex(self) -> int:
+        """The pid of the Codex that reviews now."""
+        return eventually(
+            "a codex process", lambda: [pid for pid, line in self.processes() if line.startswith("/opt/codex/bin/codex")]
+        )[0]
+
+
+def _answers(ask: Callable[[], object]) -> bool:
+    try:
+        return bool(ask())
+    except httpx.HTTPError:
+        return False
+
+
+FORGE = ["python3", "-m", "fake_github", "--port", "8080", "--token", TOKEN]
+MODEL = ["/opt/appliance/bin/python", "-m", "container.scripted_model", "8000"]
+SHOP = {"shop.py": "def price(quantity):\n    return 2 * quantity\n", "README.md": "# Shop\n\nFrom 10 pieces on: 1.\n"}
+DEFECT = {
+    "shop.py": "def price(quantity):\n    # From 10 pieces on each costs 1.\n    if quantity > 10:\n"
+    "        return quantity\n    return 2 * quantity\n"
+}
+HARMLESS = {"README.md": "# The shop\n\nFrom 10 pieces on each costs 1.\n"}
