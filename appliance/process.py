@@ -14,6 +14,7 @@ from typing import IO
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 2.0
 MAX_OUTPUT = 64 * 1024 * 1024
+MAX_LINE = 16 * 1024 * 1024
 
 
 class Stopped(Exception):
@@ -150,13 +151,16 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 def _drain(stream: IO[bytes] | None, into: list[bytes], on_line: Callable[[bytes], None] | None) -> None:
     assert stream is not None
     size = 0
-    for line in iter(stream.readline if on_line else lambda: stream.read1(65536), b""):  # type: ignore[attr-defined]
-        if size < MAX_OUTPUT:  # a program that floods us costs no more memory than this
-            into.append(line)
-            size += len(line)
-        if on_line:
-            on_line(line)
-    stream.close()
+    read = (lambda: stream.readline(MAX_LINE)) if on_line else (lambda: stream.read1(65536))  # type: ignore[attr-defined]
+    try:
+        for line in iter(read, b""):
+            if size < MAX_OUTPUT:  # a program that floods us costs no more memory than this
+                into.append(line)
+                size += len(line)
+            if on_line:
+                on_line(line)
+    finally:
+        stream.close()  # where `on_line` failed nobody reads on: the program must not wait for us until its timeout
 
 
 def _feed(stream: IO[bytes] | None, data: bytes) -> None:

@@ -101,6 +101,10 @@ def used_context(wired: Appliance, github: FakeGitHub) -> str:
     return github.repository("octo/app").statuses[-1].context
 
 
+def blocks(wired: Appliance, _: FakeGitHub) -> list[int]:
+    return [wired.cycle().block_priority, wired.delivery.block_priority]
+
+
 def kinds(wired: Appliance, _: FakeGitHub) -> list[str]:
     return [forge.name for forge in wired.forges()]
 
@@ -124,7 +128,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Appliance, FakeGitHub], object], object,
     "APPLIANCE_REVIEW_TIMEOUT": ("60", lambda it, _: it.reviewer(rehearse=False).timeout, 1800, 60),
     "APPLIANCE_MAX_ATTEMPTS": ("5", lambda it, _: it.cycle().policy.max_attempts, 3, 5),
     "APPLIANCE_REVIEWS_AT_ONCE": ("7", lambda it, _: it.cycle().reviews_at_once, 2, 7),
-    "APPLIANCE_BLOCK_PRIORITY": ("p2", lambda it, _: [x.block_priority for x in (it.cycle(), it.delivery)], [1, 1], [2, 2]),
+    "APPLIANCE_BLOCK_PRIORITY": ("p2", blocks, [1, 1], [2, 2]),
     "APPLIANCE_STATUS_CONTEXT": ("ci/codex", used_context, "codex-review", "ci/codex"),
     "APPLIANCE_AUTHOR_ASSOCIATIONS": ("owner, None", lambda it, _: it.cycle().policy.author_associations,
                                       Policy().author_associations, frozenset({"OWNER", "NONE"})),

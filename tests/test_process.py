@@ -1,0 +1,190 @@
+"""The one door for programs: whatever a program does, it ends in time, takes its children along, and is told of."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from appliance import process
+from appliance.process import ProgramError, ProgramMissing, Stopped, run
+
+QUICK = 5.0  # seconds in which all of this has to be over, on a busy machine too
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.5)
+
+
+def sh(script: str, **options: object) -> process.Completed:
+    return run(["/bin/sh", "-c", script], **{"timeout": 20.0} | options)  # type: ignore[arg-type]
+
+
+def gone(pid: int, within: float = QUICK) -> bool:
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def pid_in(path: Path) -> int:
+    deadline = time.monotonic() + QUICK
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline, f"nothing in {path}"
+        time.sleep(0.01)
+    return int(path.read_text())
+
+
+def test_what_a_program_did() -> None:
+    done = sh("echo out; echo err >&2; exit 3")
+    assert (done.code, done.out, done.err, done.ok, done.timed_out) == (3, "out\n", "err\n", False, False)
+    assert done.argv == ("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
+    assert 0 < done.seconds < QUICK
+    assert sh("true").ok
+    assert sh("kill -9 $$").code == -9
+    assert sh("printf '\\377'").out == "\N{REPLACEMENT CHARACTER}"
+
+
+def test_the_environment_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    assert "secret" not in run(["env"], timeout=5).out
+    assert run(["/usr/bin/env"], timeout=5, env={"A": "b"}).out == "A=b\n"
+
+
+def test_input_is_given_and_stdin_is_empty_without() -> None:
+    assert run(["cat"], timeout=5, input=b"x" * 1_000_000).stdout == b"x" * 1_000_000
+    assert run(["cat"], timeout=5).stdout == b""
+    assert sh("exit 0", input=b"x" * 10_000_000).ok  # it reads none of it
+
+
+def test_a_missing_program_is_told_from_a_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(ProgramMissing, match="no-such-program"):
+        run(["no-such-program"], timeout=5)
+    with pytest.raises(FileNotFoundError) as caught:
+        run(["true"], timeout=5, cwd=tmp_path / "absent")
+    assert not isinstance(caught.value, ProgramMissing)
+    (tmp_path / "text").write_text("not a program")
+    with pytest.raises(PermissionError):
+        run([str(tmp_path / "text")], timeout=5)
+
+
+def test_check_tells_command_code_and_the_end_of_the_output() -> None:
+    with pytest.raises(ProgramError, match=r"^/bin/sh -c .* exited with 4: the end$") as caught:
+        sh("echo the end >&2; exit 4", check=True)
+    assert caught.value.completed.code == 4
+    with pytest.raises(ProgramError, match="timed out"):
+        sh("sleep 60", timeout=0.2, check=True)
+    with pytest.raises(ProgramError) as long:
+        sh("head -c 100000 /dev/zero | tr '\\0' x; exit 1", check=True)
+    assert len(str(long.value)) < 3000
+
+
+def test_a_timeout_is_kept_and_what_came_before_it_is_kept_too() -> None:
+    started = time.monotonic()
+    done = sh("echo before; sleep 60; echo after", timeout=0.3)
+    assert time.monotonic() - started < QUICK
+    assert (done.timed_out, done.ok, done.out) == (True, False, "before\n")
+
+
+def test_one_that_ignores_sigterm_is_killed() -> None:
+    started = time.monotonic()
+    done = sh("trap '' TERM; while :; do sleep 0.05; done", timeout=0.3)
+    assert done.timed_out
+    assert done.code == -9
+    assert time.monotonic() - started < QUICK
+
+
+@pytest.mark.parametrize("end", ["sleep 60", "exit 0", "exit 7"], ids=["timeout", "well", "badly"])
+def test_the_children_go_with_it_however_it_ends(end: str, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    done = sh(f"(trap '' TERM; sleep 61) >/dev/null 2>&1 & echo $! > {note}; {end}", timeout=0.5)
+    assert gone(pid_in(note))
+    assert done.timed_out is (end == "sleep 60")
+
+
+def test_a_grandchild_that_keeps_the_pipes_does_not_keep_us(tmp_path: Path) -> None:
+    """One that left the group with setsid cannot be reached by its group; it must not hold us up for ever."""
+    note = tmp_path / "pid"
+    started = time.monotonic()
+    done = sh(f"setsid sh -c 'echo $$ > {note}; exec sleep 62' & echo out; until [ -s {note} ]; do :; done")
+    took = time.monotonic() - started
+    os.kill(pid_in(note), 9)
+    assert done.ok
+    assert done.out == "out\n"
+    assert took < QUICK
+
+
+def test_stop_ends_it_at_once_and_says_so(tmp_path: Path) -> None:
+    note, stop = tmp_path / "pid", threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    started = time.monotonic()
+    with pytest.raises(Stopped):
+        sh(f"sleep 63 & echo $! > {note}; wait", stop=stop)
+    assert time.monotonic() - started < QUICK
+    assert gone(pid_in(note))
+
+
+def test_an_error_of_ours_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note, stop = tmp_path / "pid", threading.Event()
+
+    def interrupted() -> bool:
+        if note.exists() and note.read_text().strip():
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(stop, "is_set", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sh(f"echo $$ > {note}; exec sleep 64", stop=stop)
+    assert gone(pid_in(note))
+
+
+def test_lines_come_while_it_runs() -> None:
+    lines: list[tuple[bytes, float]] = []
+    started = time.monotonic()
+    done = sh("echo one; sleep 1; echo two; printf three", on_line=lambda line: lines.append((line, time.monotonic())))
+    assert [line for line, _ in lines] == [b"one\n", b"two\n", b"three"]
+    assert lines[0][1] - started < 0.9
+    assert done.out == "one\ntwo\nthree"
+
+
+@pytest.mark.parametrize("taker", [None, lambda _: None], ids=["chunks", "lines"])
+def test_a_flood_costs_no_more_memory_than_the_limit(
+    taker: Callable[[bytes], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MAX_OUTPUT", 256 * 1024)
+    monkeypatch.setattr(process, "MAX_LINE", 256 * 1024)
+    for made in ("yes", "tr '\\0' x < /dev/zero"):  # many lines, and one without an end
+        done = sh(f"{made} | head -c 5000000; echo end >&2", on_line=taker)
+        assert done.err == "end\n", "it was read to its end, so it did not block"
+        assert len(done.stdout) <= 512 * 1024 + 65536
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_taker_that_fails_does_not_let_the_program_wait_for_it() -> None:
+    def taker(_: bytes) -> None:
+        raise BrokenPipeError("nobody reads the progress any more")
+
+    assert not sh("yes", on_line=taker).timed_out
+
+
+def test_many_at_once() -> None:
+    found: list[str] = []
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(run([sys.executable, "-c", f"print({n})"], timeout=30).out))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == sorted(f"{n}\n" for n in range(8))
