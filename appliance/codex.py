@@ -18,6 +18,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
+from appliance.core.tools import tool_outputs
 from appliance.gate import Gate, Upstream
 
 log = structlog.get_logger()
@@ -142,7 +143,14 @@ def _run(
             stop=stop,
             on_line=take,
         )
-    return Run(done.code, done.timed_out, done.err[-20_000:], stream, tuple(gate.answers))
+    return Run(
+        done.code,
+        done.timed_out,
+        done.err[-20_000:],
+        stream,
+        tuple(gate.answers),
+        tuple(tool_outputs(gate.last_request)),
+    )
 
 
 def _review(job: Job, model: Model, result: Result, runs: Sequence[Run], seconds: float) -> Review:

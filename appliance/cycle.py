@@ -95,7 +95,7 @@ class Cycle:
     credentials: str
     no_login: Fault | None = None
     stop: threading.Event = field(default_factory=threading.Event)
-    on_health: Callable[[Fault | None, int], None] = lambda _fault, _pulls: None
+    on_health: Callable[[Fault | None, int, str], None] = lambda _fault, _pulls, _waiting: None
     progress: Progress = field(default_factory=Progress)
     clock: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
@@ -120,7 +120,7 @@ class Cycle:
         earlier_streak: int = self.store.note("forge_cycles") or 0
         listed, forge_faults = self._collect()
         held = self._held()
-        self.on_health(self._unhealthy(fault, forge_faults, held, earlier_streak), len(listed))
+        self.on_health(self._unhealthy(fault, forge_faults, held, earlier_streak), len(listed), self._waits(held))
         forge_faults += self._deliver(listed) + self._deliver_unlisted(listed)
         planned = self._plan(listed, fault, held)
         forge_faults += self._show(listed, planned)
@@ -141,7 +141,7 @@ class Cycle:
             pulls=len(listed),
             reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
         )
-        self.on_health(result.unhealthy, result.pulls)
+        self.on_health(result.unhealthy, result.pulls, self._waits(held))
         return result
 
     # ---- collecting
@@ -228,6 +228,13 @@ class Cycle:
 
     def _note_states(self, actions: Sequence[Action], records: Mapping[str, Record]) -> None:
         self.store.set_states([_state(action, records[action.pull.target]) for action in actions])
+
+    def _waits(self, held: Held | None) -> str:
+        """What reviews wait for although the appliance is well: a usage limit, a model that is away for a moment."""
+        hold = holds.hold_of(held, self.clock())
+        if held is None or hold is None:
+            return ""
+        return f"{hold.reason} Next try {holds.clock_time(held.until, self.clock())}."
 
     # ---- reviewing
 

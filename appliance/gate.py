@@ -50,7 +50,8 @@ class Upstream:
 class Gate:
     """Let one attempt reach `upstream` through the Unix socket at `path`.
 
-    Use it as a context manager; `answers` grows while it is open. Raises OSError if the socket cannot be made, and
+    Use it as a context manager; `answers` grows while it is open, and `last_request` is the body of the newest
+    request, which holds the whole conversation. Raises OSError if the socket cannot be made, and
     TimeoutError if the server does not come up.
     """
 
@@ -58,6 +59,7 @@ class Gate:
         self.path = path
         self.answers: list[Answer] = []
         self.refused: list[str] = []
+        self.last_request = b""
         self._upstream = upstream
         self._client: httpx.AsyncClient | None = None
         self._server = uvicorn.Server(
@@ -134,6 +136,7 @@ class Gate:
             body += chunk
             if len(body) > MAX_BODY:
                 return JSONResponse({"error": {"message": "request too large"}}, 413)
+        self.last_request = body
         return await self._forward(body, request.headers)
 
     async def _forward(self, body: bytes, headers: Mapping[str, str]) -> Response:

@@ -143,13 +143,14 @@ class Appliance:
         key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
         return keys.digest(key, settings.model_url, settings.model, settings.reasoning_effort)
 
-    def show_health(self, fault: Fault | None, pulls: int) -> None:
+    def show_health(self, fault: Fault | None, pulls: int, waits: str = "") -> None:
         """Write what the container's health is to say."""
         if fault:
             health = of_fault(fault, time.time())
         else:
             count = "1 pull request" if pulls == 1 else f"{pulls} pull requests"
             said = f"the sample is reviewed; {NEXT_STEPS}" if self.settings.rehearsal else f"watching {count}"
+            said += f"; {waits}" if waits else ""
             health = Health("healthy", "", said, since=time.time())
         write(self.settings.run_dir, health, valid_for=HEALTH_VALID_SECONDS)
 

@@ -16,13 +16,18 @@ KILLED = (-9, 137)
 
 @dataclass(frozen=True)
 class Run:
-    """What one `codex exec` left behind. `code` is negative for a signal."""
+    """What one `codex exec` left behind. `code` is negative for a signal.
+
+    `told` is what the model was told of its commands: with only the inner bwrap dead, Codex 0.163 has no event for
+    the command, and this is the only place where bwrap's words stand (measured).
+    """
 
     code: int
     timed_out: bool
     stderr: str
     stream: Stream
     answers: tuple[Answer, ...]
+    told: tuple[Command, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
     """What the last of `runs` (the first, or the repair after it) amounts to; evidence counts from all of them."""
     run = runs[-1]
     stream = run.stream
-    broken = _dead_sandbox(stream.commands)
+    broken = _dead_sandbox(stream.commands) or _dead_sandbox(run.told)
     if broken:
         return Ending(Outcome.SANDBOX, "Codex's sandbox failed during the review", fault=_sandbox(broken.output))
     if stream.malformed:
@@ -53,13 +58,8 @@ def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
 
 def _failed(run: Run) -> Ending:
     upstream = ending_of(run.answers)
-    if run.timed_out and not any(answer.ok for answer in run.answers):
-        said = "the model did not answer before the review's time was over"
-        remedy = "check APPLIANCE_MODEL_URL and the model's status page; or raise APPLIANCE_REVIEW_TIMEOUT."
-        fault = Fault("model-unreachable", f"{said[0].upper()}{said[1:]}.", remedy)
-        return upstream or Ending(Outcome.MODEL_UNREACHABLE, said, fault=fault)
     if run.timed_out:
-        return Ending(Outcome.TIMEOUT, Outcome.TIMEOUT.value)
+        return _timed_out(run, upstream)
     if upstream:
         return upstream
     if not run.stream.started:
@@ -86,6 +86,20 @@ def _dead_sandbox(commands: Sequence[Command]) -> Command | None:
         if is_own_bwrap_failure(command.command, command.output):
             return command
     return None
+
+
+def _timed_out(run: Run, upstream: Ending | None) -> Ending:
+    """Out of time: the pull request's if the model was answering, the model's if it never said a word or had failed.
+
+    A stream that was open at the end was cut by us: it says nothing against the model.
+    """
+    if run.answers and run.answers[-1].status == 200:
+        return Ending(Outcome.TIMEOUT, Outcome.TIMEOUT.value)
+    if upstream:
+        return upstream
+    said = "The model did not answer at all before the review's time was over."
+    remedy = "check APPLIANCE_MODEL_URL and the model's status page; or raise APPLIANCE_REVIEW_TIMEOUT."
+    return Ending(Outcome.MODEL_UNREACHABLE, said, fault=Fault("model-unreachable", said, remedy))
 
 
 def is_own_bwrap_failure(command: str, output: str) -> bool:

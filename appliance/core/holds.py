@@ -11,6 +11,7 @@ from appliance.core.verdict import WAITING, usage_limit
 
 MAX_DELAY = 1800.0
 MAX_TOLD = 32 * 86_400.0  # no limit lasts longer than a month: an API that says so means milliseconds
+QUOTA_CYCLES = 3
 SOON = 20 * 3600.0
 
 
@@ -19,7 +20,8 @@ class Held:
     """The fault that keeps reviews from starting, as it is remembered.
 
     `tries` counts the reviews that ended so, `cycles` the cycles in a row that it held up; `until` is in seconds of
-    the epoch; `credentials` tells with which key and model it happened: with others it is forgotten.
+    the epoch, `told` if the other side named it; `credentials` tells with which key and model it happened: with others
+    it is forgotten.
     """
 
     outcome: Outcome
@@ -28,6 +30,7 @@ class Held:
     tries: int
     cycles: int
     credentials: str
+    told: bool = False
 
 
 def held_by(ending: Ending, before: Held | None, now: float, interval: float, jitter: float, credentials: str) -> Held:
@@ -43,7 +46,7 @@ def held_by(ending: Ending, before: Held | None, now: float, interval: float, ji
     told = ending.retry_at if ending.retry_at and now < ending.retry_at <= now + MAX_TOLD else None
     until = told or now + delay
     cycles = before.cycles if before and again else 0
-    return Held(ending.outcome, ending.fault, until, tries, cycles, credentials)
+    return Held(ending.outcome, ending.fault, until, tries, cycles, credentials, told is not None)
 
 
 def one_more_cycle(held: Held) -> Held:
@@ -55,6 +58,8 @@ def unhealthy(held: Held | None) -> Fault | None:
     if held is None:
         return None
     after = RULES[held.outcome].unhealthy_after
+    if held.outcome is Outcome.QUOTA and not held.told:
+        after = QUOTA_CYCLES  # a limit without a reset is a matter of billing: it does not pass by itself
     return held.fault if after and held.cycles >= after else None
 
 

@@ -3,7 +3,7 @@
 The protocol itself stands beside its consumer, in `appliance.cycle`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class ForgeError(Exception):
@@ -44,7 +44,7 @@ class Source:
     url: str
     head_ref: str
     base_ref: str
-    authorization: str | None = None
+    authorization: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
