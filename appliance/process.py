@@ -102,10 +102,10 @@ def run(
     ]
     if input is not None:
         threads.append(threading.Thread(target=_feed, args=(process.stdin, input), daemon=True))
-    for thread in threads:
-        thread.start()
     timed_out = stopped = False
     try:
+        for thread in threads:
+            thread.start()  # may fail where no more tasks are allowed: the program must not outlive that
         deadline = started + timeout
         while True:
             left = deadline - time.monotonic()
@@ -122,7 +122,8 @@ def run(
     finally:
         kill_group(process)
     for thread in threads:
-        thread.join(GRACE_SECONDS)
+        if thread.ident is not None:
+            thread.join(GRACE_SECONDS)
     completed = Completed(
         tuple(argv), process.returncode, b"".join(out), b"".join(err), time.monotonic() - started, timed_out
     )
