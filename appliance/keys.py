@@ -1,8 +1,10 @@
 """The key that signs our markers, and the digest that tells one login from another."""
 
+import contextlib
 import hashlib
 import os
 import secrets
+import tempfile
 from pathlib import Path
 
 KEY_BYTES = 32
@@ -25,16 +27,15 @@ def signing_key(path: Path) -> bytes:
 
 def _make(path: Path) -> None:
     """Write a new key whole or not at all; of two processes the first wins."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_bytes(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600; a pid would come again
+    aside = Path(name)
     try:
-        path.hardlink_to(aside)
-    except FileExistsError:
-        pass
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(aside)
     finally:
         aside.unlink()
 
