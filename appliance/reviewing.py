@@ -118,6 +118,8 @@ def _nothing(pull: Pull, merge_base: str, model: codex.Model) -> Review:
 def _git_ending(error: GitError) -> Ending:
     if error.cause == "superseded":
         return Ending(Outcome.SUPERSEDED, "the pull request moved on")
+    if error.cause == "too-large":
+        return Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)
     fault = Fault(error.cause, str(error), error.remedy, str(error))
     ours = error.cause in ("disk-full", "mirror-corrupt", "git")
     return Ending(Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault)
