@@ -389,7 +389,10 @@ class Store:
 
 
 def open_store(path: Path, clock: Callable[[], float] = time.time) -> Store:
-    """Open the database at `path`, made or brought up to date if need be. Raises sqlalchemy.exc.SQLAlchemyError."""
+    """Open the database at `path`, made or brought up to date if need be.
+
+    Raises sqlalchemy.exc.SQLAlchemyError, and ValueError for one that a later version made.
+    """
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(engine, "connect", _pragmas)
     if _revision(engine) != SCHEMA_REVISION:
@@ -435,12 +438,16 @@ def _create(engine: sa.Engine) -> None:
 def _upgrade(engine: sa.Engine) -> None:
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.begin() as db:
-        config.attributes["connection"] = db
-        command.upgrade(config, "head")
+    try:
+        with engine.begin() as db:
+            config.attributes["connection"] = db
+            command.upgrade(config, "head")
+    except CommandError as error:
+        raise ValueError(f"the database is of a later version of the appliance: {error}; update the image") from None
 
 
 def _listed(forge: str, repository: str, pull: Pull) -> dict[str, Any]:
