@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from appliance.core.events import Command
 
-_REPORT = re.compile(r"Process exited with code (-?\d+)\n(?:.*\n)*?Output:\n(.*)", re.DOTALL)
+_EXITED = re.compile(r"^Process exited with code (-?\d{1,9})$", re.MULTILINE)
 
 
 def tool_outputs(body: bytes) -> Iterator[Command]:
@@ -19,11 +19,13 @@ def tool_outputs(body: bytes) -> Iterator[Command]:
     for item in items:
         call = calls.get(item.get("call_id"))
         if item.get("type") == "function_call_output" and call is not None:
-            found = _REPORT.search(_text(item.get("output")))
-            if found:
+            # What Codex says stands before the output: in the output anything may stand.
+            head, mark, output = _text(item.get("output")).partition("Output:\n")
+            found = _EXITED.search(head)
+            if mark and found:
                 code = int(found[1])
                 status = "completed" if code == 0 else "failed"
-                yield Command(str(call.get("arguments") or ""), found[2], code, status)
+                yield Command(str(call.get("arguments") or ""), output, code, status)
 
 
 def _text(output: object) -> str:
