@@ -232,9 +232,12 @@ DAMAGES += [tree_is_a_link, half_moved, folder_in_the_way, broken_config]
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_slot_is_whole_again(bench: Bench, damage: Callable[[Slot], None], tmp_path: Path) -> None:
     slot = bench.use()
+    inode = slot.git_dir.stat().st_ino
     damage(slot)
     bench.repo.commit("next", d="4\n")
     bench.use()
+    if damage in {stale_lock, half_moved, no_index}:
+        assert slot.git_dir.stat().st_ino == inode, "this needs no new checkout"
     if damage is tree_is_a_link:
         assert (tmp_path / "outside" / "precious").read_text() == "kept"
         assert not slot.tree.is_symlink()

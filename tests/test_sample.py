@@ -1,5 +1,6 @@
 """The sample repository."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,16 @@ def test_its_own_tests_pass_and_miss_the_defect(tmp_path: Path, branch: str) -> 
 
 def test_the_commits_are_the_same_everywhere(tmp_path: Path) -> None:
     assert tips(make(tmp_path / "a" / SAMPLE_NAME)) == tips(make(tmp_path / "b" / "other"))
+
+
+def test_files_have_plain_rights_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        path = make(tmp_path / SAMPLE_NAME)
+    finally:
+        os.umask(before)
+    listing = git(["ls-tree", "-r", "--format=%(objectmode)", BRANCH], git_dir=path / ".git", timeout=10).out.split()
+    assert set(listing) == {"100644"}
 
 
 def test_a_second_call_changes_nothing_and_is_quick(tmp_path: Path) -> None:

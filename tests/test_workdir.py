@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -250,7 +250,7 @@ def test_deletion_follows_no_link_and_stays_in_the_root(root: Path, dead: Path, 
 
 
 def test_a_stamp_that_is_a_link_or_a_pipe_is_not_opened(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "stamp").write_text(json.dumps({"host": identity().host}))
+    (tmp_path / "stamp").write_text(json.dumps(asdict(replace(identity(), pid=2**22 + 1))))  # of a dead owner
     for name, make in (("a", lambda path: path.symlink_to(tmp_path / "stamp")), ("b", os.mkfifo)):
         (root / name).mkdir(parents=True)
         make(root / name / STAMP)
@@ -330,14 +330,18 @@ time.sleep(600)
 
 def test_owner_locks_tell_the_living_from_the_dead(tmp_path: Path) -> None:
     locks = OwnerLocks(tmp_path / "locks")
-    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "locks"], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
+    other = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path / "locks"], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    try:
         theirs = other.stdout.readline().strip()
         assert locks.mine() == locks.mine() != theirs
         assert locks.alive(locks.mine())
         assert OwnerLocks(tmp_path / "locks").alive(locks.mine())
         assert locks.alive(theirs)
+    finally:
         other.kill()
+        other.wait()
+        other.stdout.close()
     assert not locks.alive(theirs)
     assert not locks.alive("1-" + "0" * 32)
     assert not locks.alive("../locks")
