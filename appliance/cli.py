@@ -145,6 +145,19 @@ def _show_fault(fault: "Fault") -> None:
         click.echo(f"  {name} = {value}", err=True)
 
 
+@main.command()
+def login() -> None:
+    """Log in to ChatGPT, with a device code, for reviews without an API key. Needs `docker exec -it`."""
+    settings = _settings()
+    from appliance.jail import codex_package
+    from appliance.login import become_codex_login
+
+    try:
+        become_codex_login(settings.state_dir / "login", codex_package() / "bin" / "codex")
+    except OSError as error:
+        raise Failure(f"login: {error}. Next: check the volume at {settings.state_dir} and its free space.") from None
+
+
 @main.command("settings")
 def settings_command() -> None:
     """Print the effective settings, secrets hidden."""
@@ -294,9 +307,9 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
             raise Misuse("--post publishes a pull request's review, without --base or --head. Next: leave out either.")
         rehearse = parts.settings.rehearsal and Path(pull.repository) == parts.sample
         if not rehearse and parts.settings.openai_api_key is None:
-            from appliance.wiring import NO_LOGIN
-
-            raise _of_fault(NO_LOGIN)
+            fault = parts.login_fault()
+            if fault:
+                raise _of_fault(fault)
         go = review_and_post if post else review_once
         ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
         done = _reviewed(ending)

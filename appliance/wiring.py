@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from appliance import codex, keys, rehearsal, sample
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
+from appliance.core.upstream import LOGIN_REMEDY
 from appliance.cycle import Cycle, Progress
 from appliance.delivery import Delivery
 from appliance.forge import ForgeError
@@ -22,21 +23,18 @@ from appliance.forge.local import LocalForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
 from appliance.health import write
+from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
 from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
 from appliance.selftest import nested_probe, selftest
-from appliance.settings import REHEARSAL_MODEL, Settings
+from appliance.settings import OPENAI_API, REHEARSAL_MODEL, Settings
 from appliance.store import Store, open_store
 from appliance.workdir import OwnerLocks, WorkDirs
 
 log = structlog.get_logger()
 
 HEALTH_VALID_SECONDS = 60.0
-NO_LOGIN = Fault(
-    "login",
-    "There is neither a key nor a login for the model.",
-    "set OPENAI_API_KEY in .env and run `docker compose up -d`.",
-)
+NO_LOGIN = Fault("login", "There is neither a key nor a login for the model.", LOGIN_REMEDY)
 NO_TOKEN = Fault(
     "forge-login",
     "APPLIANCE_REPOSITORIES is set, but GITHUB_TOKEN is not.",
@@ -62,6 +60,10 @@ class Appliance:
     blocked: Fault | None = None
 
     @property
+    def login(self) -> Login:
+        return Login(self.settings.state_dir / "login")
+
+    @property
     def sample(self) -> Path:
         return self.settings.state_dir / "sample" / sample.SAMPLE_NAME
 
@@ -80,9 +82,15 @@ class Appliance:
         settings = self.settings
         if rehearse:
             return codex.Model(REHEARSAL_MODEL, "low", rehearsal.upstream(), rehearsal=True)
-        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
-        headers = {"authorization": f"Bearer {key}"}
-        return codex.Model(settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers))
+        if settings.openai_api_key:
+            headers = {"authorization": f"Bearer {settings.openai_api_key.get_secret_value()}"}
+            return codex.Model(settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers))
+        url = CHATGPT_API if settings.model_url == OPENAI_API else settings.model_url
+        try:
+            headers = self.login.headers()
+        except LoginRefused:
+            headers = {}  # `no_login` names this before any review is asked for
+        return codex.Model(settings.model, settings.reasoning_effort, Upstream(url, headers))
 
     def reviewer(self, *, rehearse: bool) -> Reviewer:
         state = self.settings.state_dir
@@ -136,11 +144,21 @@ class Appliance:
             return None
         if settings.repositories and settings.github_token is None:
             return NO_TOKEN
-        return None if settings.openai_api_key else NO_LOGIN
+        return None if settings.openai_api_key else self.login_fault()
+
+    def login_fault(self) -> Fault | None:
+        """Why the ChatGPT login cannot be used, if it cannot."""
+        if not self.login.exists():
+            return NO_LOGIN
+        try:
+            self.login.headers()
+        except LoginRefused as refused:
+            return Fault("login", f"The ChatGPT login is used up: {refused}", LOGIN_REMEDY, str(refused))
+        return None
 
     def credentials(self) -> str:
         settings = self.settings
-        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else ""
+        key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else self.login.digest()
         return keys.digest(key, settings.model_url, settings.model, settings.reasoning_effort)
 
     def show_health(self, fault: Fault | None, pulls: int, waits: str = "") -> None:
@@ -177,7 +195,10 @@ class Appliance:
         )
 
 
-NEXT_STEPS = "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`"
+NEXT_STEPS = (
+    "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`; instead of the "
+    f"key, a ChatGPT login (codex login): `{LOGIN_COMMAND}`"
+)
 
 
 def blocked(settings: Settings) -> Fault | None:

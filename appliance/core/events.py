@@ -77,7 +77,7 @@ class Stream:
             raise TypeError("item")
         if item["type"] == "command_execution":
             if kind == "item.started":
-                return str(item["command"])
+                return Command(str(item["command"]), "", None, "in_progress").typed
             code = item.get("exit_code")
             self.commands.append(
                 Command(

@@ -7,7 +7,10 @@ from typing import Literal
 from appliance.core.faults import Fault
 from appliance.core.outcomes import Ending, Outcome
 
-MODEL_KEY_REMEDY = "set a valid OPENAI_API_KEY in .env and run `docker compose up -d`."
+LOGIN_REMEDY = (
+    "set a valid OPENAI_API_KEY in .env and run `docker compose up -d`; or log in to ChatGPT with "
+    "`docker exec -it review-appliance appliance login`."
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def ending_of(answers: Sequence[Answer]) -> Ending | None:
         return Ending(
             Outcome.LOGIN,
             "the model's API refused the key",
-            fault=Fault("login", f"The model's API refused the key or login: {said}", MODEL_KEY_REMEDY, said),
+            fault=Fault("login", f"The model's API refused the key or login: {said}", LOGIN_REMEDY, said),
         )
     refused = last.status is not None and 400 <= last.status < 500 and last.status not in _OF_THE_INPUT
     if refused or last.code in _OUR_CONFIGURATION:
