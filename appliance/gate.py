@@ -7,10 +7,11 @@ Responses endpoint; the key is added here, and what the upstream answered is kep
 import asyncio
 import contextlib
 import json
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ FINISH_SECONDS = 1.0
 MAX_BODY = 64 * 1024 * 1024
 MAX_SSE_LINE = 4 * 1024 * 1024
 MAX_RETRY_AFTER = 5.0  # Codex honours any Retry-After without a cap (CODEX 1.4)
+
+MIN_SECRET = 8  # characters; a shorter one would be found in any text
 
 _PASSED_UP = ("accept", "content-type", "user-agent", "openai-beta", "session_id", "conversation_id")
 _PASSED_DOWN = ("content-type", "x-request-id", "openai-processing-ms")
@@ -131,13 +134,14 @@ class Gate:
             self.refused.append(line)
             log.warning("gate.refused", request=line)
             return JSONResponse({"error": {"message": "not let through by the model gate"}}, 403)
-        body = b""
+        body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
+                self.answers.append(Answer(413, message="the request is too large for the model gate"))
                 return JSONResponse({"error": {"message": "request too large"}}, 413)
-        self.last_request = body
-        return await self._forward(body, request.headers)
+        self.last_request = bytes(body)
+        return await self._forward(self.last_request, request.headers)
 
     async def _forward(self, body: bytes, headers: Mapping[str, str]) -> Response:
         assert self._client is not None
@@ -146,8 +150,8 @@ class Gate:
         try:
             request = self._client.build_request("POST", url, content=body, headers=sent)
             answer = await self._client.send(request, stream=True)
-        except httpx.HTTPError as error:
-            said = f"{type(error).__name__}: {error}"[:500]
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OverflowError) as error:  # also: no such port, no header
+            said = self._redacted(f"{type(error).__name__}: {error}")[:500]
             self.answers.append(Answer(None, message=said))
             return JSONResponse({"error": {"message": said, "type": "server_error"}}, 502)
         passed = {name: answer.headers[name] for name in _PASSED_DOWN if name in answer.headers}
@@ -163,12 +167,20 @@ class Gate:
             raw = b""
         finally:
             await answer.aclose()
-        fact = refusal(answer.status_code, answer.headers, raw, time.time())
-        self.answers.append(fact)
-        wait = answer.headers.get("retry-after", "")
-        if wait.isdigit() and int(wait) <= MAX_RETRY_AFTER:
-            passed["retry-after"] = wait
+        raw = self._redacted(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        self.answers.append(refusal(answer.status_code, answer.headers, raw, time.time()))
+        wait = _seconds(answer.headers.get("retry-after", ""))
+        if wait is not None and wait <= MAX_RETRY_AFTER:
+            passed["retry-after"] = str(wait)
         return Response(raw, answer.status_code, passed)
+
+    def _redacted(self, text: str) -> str:
+        """Without our key, should the other side repeat it: it goes into the log, the health, and the jail."""
+        for value in self._upstream.headers.values():
+            secret = value.split()[-1] if value.split() else ""
+            if len(secret) >= MIN_SECRET:
+                text = text.replace(secret, "***")
+        return text
 
     async def _stream(self, answer: httpx.Response) -> AsyncIterator[bytes]:
         """Hand on each chunk as it comes, and note how the stream ended."""
@@ -180,7 +192,8 @@ class Gate:
         except httpx.HTTPError as error:
             watch.broke(f"{type(error).__name__}: {error}"[:500])
         finally:
-            self.answers.append(watch.answer(time.time()))
+            answered = watch.answer(time.time())
+            self.answers.append(replace(answered, message=self._redacted(answered.message)))
             await answer.aclose()
 
 
@@ -190,25 +203,36 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) ->
         error = json.loads(body)["error"]
         if not isinstance(error, dict):
             error = {"message": str(error)}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         error = {}
-    wait = headers.get("retry-after", "")
+    wait = _seconds(headers.get("retry-after", ""))
     return Answer(
         status,
         code=str(error.get("code") or error.get("type") or ""),
         message=str(error.get("message") or "")[:1000],
         param=str(error.get("param") or ""),
         resets_at=_resets_at(error, now),
-        retry_at=now + int(wait) if wait.isdigit() else None,
+        retry_at=now + wait if wait is not None else None,
     )
 
 
+def _seconds(text: str) -> int | None:
+    """A Retry-After in seconds; None for a date, and for what is none."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
 def _resets_at(error: Mapping[str, Any], now: float) -> float | None:
-    if isinstance(error.get("resets_at"), int | float):
-        return float(error["resets_at"])
-    if isinstance(error.get("resets_in_seconds"), int | float):
-        return now + float(error["resets_in_seconds"])
-    return None
+    at, after = _number(error.get("resets_at")), _number(error.get("resets_in_seconds"))
+    return at if at is not None else now + after if after is not None else None
+
+
+def _number(value: object) -> float | None:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and abs(value) < 1e12 else None  # type: ignore[arg-type]
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 _ENDS = {"response.completed": "completed", "response.failed": "failed", "response.incomplete": "incomplete"}
@@ -227,7 +251,7 @@ class SseWatch:
         self._rest = lines.pop()[-MAX_SSE_LINE:]
         for line in lines:
             if line.startswith(b"data:") and any(kind.encode() in line for kind in _ENDS):
-                with contextlib.suppress(ValueError):
+                with contextlib.suppress(ValueError, RecursionError):
                     event = json.loads(line[5:])
                     if isinstance(event, dict) and event.get("type") in _ENDS:
                         self._end = event
@@ -241,9 +265,9 @@ class SseWatch:
                 200, message=self._broken or "the stream ended before the answer was complete", ended="dropped"
             )
         kind = _ENDS[self._end["type"]]
-        response = self._end.get("response") or {}
-        error = response.get("error") or {}
-        why = (response.get("incomplete_details") or {}).get("reason") or ""
+        response = _object(self._end.get("response"))
+        error = _object(response.get("error"))
+        why = _object(response.get("incomplete_details")).get("reason") or ""
         return Answer(
             200,
             code=str(error.get("code") or ""),
