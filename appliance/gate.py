@@ -150,7 +150,7 @@ class Gate:
         try:
             request = self._client.build_request("POST", url, content=body, headers=sent)
             answer = await self._client.send(request, stream=True)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OverflowError) as error:  # also: no such port, no header
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a header that cannot be sent
             said = self._redacted(f"{type(error).__name__}: {error}")[:500]
             self.answers.append(Answer(None, message=said))
             return JSONResponse({"error": {"message": said, "type": "server_error"}}, 502)

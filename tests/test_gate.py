@@ -286,7 +286,7 @@ def test_a_model_that_is_down_is_said_at_once(tmp_path: Path) -> None:
     assert "ConnectError" in gate.answers[0].message
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/v1", "http://[::1/v1", "nonsense", "ftp://x/v1"])
+@pytest.mark.parametrize("url", ["http://[::1/v1", "nonsense", "ftp://x/v1"])
 def test_an_address_that_is_none_is_no_fault_of_the_pull_request(url: str, tmp_path: Path) -> None:
     with Gate(tmp_path / "g.sock", Upstream(url)) as gate, client_of(gate) as client:
         assert ask(client).status_code == 502
