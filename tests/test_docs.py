@@ -184,7 +184,7 @@ def test_lines_are_readable() -> None:
         for line in text.splitlines():
             fenced ^= line.startswith("```")
             if not fenced and not line.startswith(("|", "    ")):
-                assert len(line) <= 160, (page.name, line)
+                assert len(line) <= 120, (page.name, line)
 
 
 def example(name: str) -> Any:
