@@ -311,7 +311,10 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
             if fault:
                 raise _of_fault(fault)
         go = review_and_post if post else review_once
-        ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
+        try:
+            ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
+        except BadTarget as error:
+            raise Misuse(str(error)) from None
         done = _reviewed(ending)
         _print_review(parts, forge, pull, done, form)
     if fail_on and any(finding.priority <= int(fail_on[1]) for finding in done.result.findings):

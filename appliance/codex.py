@@ -109,7 +109,7 @@ def review(
         )
     fault = probe()
     if fault:
-        return Ending(Outcome.SANDBOX, f"the sandbox failed: {fault.cause}", fault=fault)
+        return Ending(Outcome.SANDBOX, f"the sandbox failed: {fault.cause}", fault=fault, selftest_sees=True)
     if isinstance(judged, Invalid):
         return Ending(Outcome.MODEL_OUTPUT, f"no valid review: {judged.reason}"[:300])
     return judged

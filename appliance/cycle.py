@@ -127,7 +127,7 @@ class Cycle:
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
         held = self._remember(held, ended)
         met = [ending.fault for ending in ended if ending.fault]
-        forge_faults += [e.fault for e in ended if e.fault and e.outcome is Outcome.FORGE_UNREACHABLE]
+        forge_faults += [found for found in met if found.cause.startswith("forge-")]
         self.store.set_note("forge_cycles", earlier_streak + 1 if forge_faults else 0)
         unhealthy = holds.first(
             [
@@ -241,6 +241,7 @@ class Cycle:
     def _review(self, actions: Sequence[Review], listed: Mapping[str, Seen]) -> list[Ending]:
         """Review up to `reviews_at_once` at a time; after an ending that stops the cycle no further one starts."""
         waiting = list(actions)
+        watched_at = time.monotonic()
         running: dict[Future[Ending], Running] = {}
         ended: list[Ending] = []
         with ThreadPoolExecutor(self.reviews_at_once, thread_name_prefix="review") as pool:
@@ -256,8 +257,9 @@ class Cycle:
                 for future in done:
                     del running[future]
                     ended.append(future.result())
-                if not done:
+                if time.monotonic() - watched_at >= self._watch_seconds() and not self.stop.is_set():
                     self._watch(running.values())
+                    watched_at = time.monotonic()
         return ended
 
     def _watch_seconds(self) -> float:
@@ -268,7 +270,7 @@ class Cycle:
         for run in running:
             try:
                 now = run.seen.forge.pull(run.seen.pull.repository, run.seen.pull.number)
-            except ForgeError:
+            except (ForgeError, process.Stopped):
                 continue
             if not now.open or now.key != run.seen.pull.key:
                 run.superseded = True
@@ -281,8 +283,7 @@ class Cycle:
         if attempt is None:
             return Ending(Outcome.SUPERSEDED, "somebody else reviews it")
         log.info("review.start", target=pull.target, head=pull.head_sha, attempt=action.attempt)
-        self._set_gate(run.seen, action.gate_while_running)
-        ending = self._guarded(run)
+        ending = self._guarded(action, run)
         self.progress.moved()
         if ending.review is not None:
             gate = gate_of(ending.review, self.block_priority)
@@ -296,7 +297,8 @@ class Cycle:
                 seconds=round(ending.review.seconds, 1),
                 rehearsal=ending.review.rehearsal,
             )
-            self._deliver({pull.target: run.seen})
+            unposted = self._deliver({pull.target: run.seen})
+            ending = replace(ending, fault=holds.first(unposted))
         else:
             self.store.end_attempt(attempt, ending.outcome, ending.reason)
             log.warning(
@@ -311,11 +313,12 @@ class Cycle:
             self._settle(run.seen, ending)
         return ending
 
-    def _guarded(self, run: Running) -> Ending:
+    def _guarded(self, action: Review, run: Running) -> Ending:
         pull = run.seen.pull
         watcher = threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True)
         watcher.start()
         try:
+            self._set_gate(run.seen, action.gate_while_running)
             return self.reviewer.review(
                 pull,
                 run.seen.forge.source(pull),
@@ -344,10 +347,10 @@ class Cycle:
     def _settle(self, seen: Seen, ending: Ending) -> None:
         """After an attempt: what the plan now says of this pull request is what its gate shows."""
         held = self._held()
-        if RULES[ending.outcome].backs_off and ending.fault:
+        if ending.backs_off:
             held = holds.held_by(ending, held, self.clock(), self.interval, self.jitter(), self.credentials)
         records = self.store.records([seen.pull])
-        fault = ending.fault if RULES[ending.outcome].stops and not RULES[ending.outcome].backs_off else None
+        fault = ending.fault if RULES[ending.outcome].stops and not ending.backs_off else None
         actions = plan([seen.pull], records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
         for action in actions:
@@ -396,12 +399,15 @@ class Cycle:
         return Held(**(noted | {"outcome": Outcome(noted["outcome"]), "fault": Fault(**noted["fault"])}))
 
     def _remember(self, held: Held | None, ended: Sequence[Ending]) -> Held | None:
-        """Forget the hold when the model worked, renew it when it did not, and count the cycles that it lasts."""
-        failed = [ending for ending in ended if RULES[ending.outcome].backs_off and ending.fault]
+        """Forget the hold when the model worked, renew it when it did not, and count the cycles that it lasts.
+
+        With no pull request to try it on, a hold that may have passed by itself is forgotten too.
+        """
+        failed = [ending for ending in ended if ending.backs_off]
         worked = [ending for ending in ended if RULES[ending.outcome].counts and not _nothing(ending)]
         if failed:
             held = holds.held_by(failed[0], held, self.clock(), self.interval, self.jitter(), self.credentials)
-        elif worked:
+        elif worked or (held and not ended and held.until <= self.clock() and holds.may_pass(held)):
             held = None
         if held:
             held = holds.one_more_cycle(held)

@@ -36,15 +36,20 @@ class Delivery:
         since a write that failed may have landed.
         """
         pull = forge.pull(pull.repository, pull.number)
-        if not pull.open or pull.key != (stored.head_sha, stored.base_ref):
-            self.store.abandon(stored.id)
-            log.info("delivery.abandoned", target=stored.target, head=stored.head_sha)
-            return False
+        if not _still(pull, stored):
+            return self._abandon(stored)
         posted = self._post(forge, stored, pull)
+        if not _still(forge.pull(pull.repository, pull.number), stored):
+            return self._abandon(stored)
         self.set_gate(forge, pull, stored.gate)
         self.store.delivered(stored.id, posted.id, posted.url)
         log.info("review.posted", target=stored.target, gate=stored.gate.description, url=posted.url)
         return True
+
+    def _abandon(self, stored: StoredReview) -> bool:
+        self.store.abandon(stored.id)
+        log.info("delivery.abandoned", target=stored.target, head=stored.head_sha)
+        return False
 
     def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
         assert stored.review is not None
@@ -119,3 +124,8 @@ class Delivery:
                 break
         self.store.set_looked_at(pull)
         return True
+
+
+def _still(pull: Pull, stored: StoredReview) -> bool:
+    """Whether the pull request is still what was reviewed: looked at before each write."""
+    return pull.open and pull.key == (stored.head_sha, stored.base_ref)

@@ -21,6 +21,7 @@ from appliance.core.health import Health
 from appliance.cycle import Cycle, Progress, Result
 from appliance.flock import held
 from appliance.health import heartbeat, write
+from appliance.process import Stopped
 from appliance.reviewing import workstation_ending
 from appliance.settings import Settings
 from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
@@ -54,6 +55,8 @@ def guarded(parts: Appliance, cycle: Cycle) -> Result:
     """The boundary of a cycle: whatever breaks in it is a fault of the appliance, shown, and the next cycle comes."""
     try:
         return cycle.run()
+    except Stopped:
+        return Result(None, None, 0, 0)
     except (OSError, SQLAlchemyError) as error:
         failed = OSError(28, str(error)) if "full" in str(error) else OSError(str(error))
         fault = workstation_ending(failed).fault

@@ -63,6 +63,11 @@ def unhealthy(held: Held | None) -> Fault | None:
     return held.fault if after and held.cycles >= after else None
 
 
+def may_pass(held: Held) -> bool:
+    """Whether it can have passed without a person's doing."""
+    return held.outcome not in (Outcome.LOGIN, Outcome.MODEL_REFUSED)
+
+
 def hold_of(held: Held | None, now: float) -> Hold | None:
     """What the plan is told, while the back-off lasts."""
     if held is None or held.until <= now:

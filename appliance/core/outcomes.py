@@ -45,8 +45,8 @@ RULES: dict[Outcome, Rule] = {
     Outcome.TIMEOUT: Rule(counts=True),
     Outcome.CONTEXT: Rule(counts=True),
     Outcome.TURN_FAILED: Rule(counts=True),
-    Outcome.SANDBOX: Rule(stops=True, unhealthy_after=1),
-    Outcome.WORKSTATION: Rule(stops=True, unhealthy_after=1),
+    Outcome.SANDBOX: Rule(stops=True, unhealthy_after=1, backs_off=True),
+    Outcome.WORKSTATION: Rule(stops=True, unhealthy_after=1, backs_off=True),
     Outcome.LOGIN: Rule(stops=True, unhealthy_after=1, backs_off=True),
     Outcome.QUOTA: Rule(stops=True, backs_off=True),
     Outcome.MODEL_REFUSED: Rule(stops=True, unhealthy_after=1, backs_off=True),
@@ -63,7 +63,8 @@ INTERRUPTIONS_THAT_COUNT = 3
 class Ending:
     """How an attempt ended.
 
-    `retry_at` is in seconds of the epoch; `fault` is set for what is not the pull request's.
+    `retry_at` is in seconds of the epoch; `fault` is set for what is not the pull request's. `selftest_sees`: the
+    self-test before the next cycle finds this fault or its cure, so nothing need be remembered of it.
     """
 
     outcome: Outcome
@@ -71,6 +72,11 @@ class Ending:
     review: Review | None = None
     fault: Fault | None = None
     retry_at: float | None = None
+    selftest_sees: bool = False
+
+    @property
+    def backs_off(self) -> bool:
+        return self.fault is not None and RULES[self.outcome].backs_off and not self.selftest_sees
 
 
 @dataclass(frozen=True)
