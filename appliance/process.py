@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -108,17 +109,13 @@ def run(
             thread.start()  # may fail where no more tasks are allowed: the program must not outlive that
         deadline = started + timeout
         while True:
-            left = deadline - time.monotonic()
-            try:
-                process.wait(timeout=max(0.0, min(POLL_SECONDS, left) if stop is not None else left))
+            left = max(0.0, deadline - time.monotonic())
+            if _ended_within(process, min(POLL_SECONDS, left) if stop is not None else left):
                 break
-            except subprocess.TimeoutExpired:
-                if stop is not None and stop.is_set():
-                    stopped = True
-                    break
-                if time.monotonic() >= deadline:
-                    timed_out = True
-                    break
+            stopped = stop is not None and stop.is_set()
+            timed_out = not stopped and time.monotonic() >= deadline
+            if stopped or timed_out:
+                break
     finally:
         kill_group(process)
     for thread in threads:
@@ -132,6 +129,23 @@ def run(
     if check and not completed.ok:
         raise ProgramError(completed)
     return completed
+
+
+def _ended_within(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Wait for the end and know it at once: `Popen.wait` with a timeout looks only every 50 ms."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # no pidfd on this kernel, or none left: then with a delay
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+    else:
+        try:
+            ready = select.poll()
+            ready.register(descriptor, select.POLLIN)
+            ready.poll(seconds * 1000)
+        finally:
+            os.close(descriptor)
+    return process.poll() is not None
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:
