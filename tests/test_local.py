@@ -217,6 +217,22 @@ def test_the_review_is_a_note_of_the_head(root: Path, forge: LocalForge) -> None
     assert note == f"{BODIES[0]}\n\n---\n\nsecond"
 
 
+def test_a_note_is_as_open_as_the_repository_whatever_our_umask(root: Path, forge: LocalForge) -> None:
+    repo = shop(root)
+    objects = repo.path / ".git" / "objects"
+    objects.chmod(0o777)
+    before = {path: path.stat().st_mode for path in repo.path.joinpath(".git").rglob("*")}
+    [pull] = forge.pulls(str(repo.path))
+    mask = os.umask(0o077)
+    try:
+        forge.post_comment(pull, "A review.")
+    finally:
+        os.umask(mask)
+    made = [path for path in repo.path.joinpath(".git").rglob("*") if path not in before]
+    assert {path.stat().st_mode & 0o007 for path in made if path.is_dir()} == {0o007}
+    assert {path.stat().st_mode & 0o004 for path in made if path.is_file()} == {0o004}
+
+
 def test_a_hostile_repository_runs_nothing_when_a_note_is_written(root: Path, forge: LocalForge) -> None:
     repo = shop(root)
     witness = root / "witness"

@@ -315,11 +315,21 @@ def _comment(path: Path, number: int, body: str) -> Comment:
 def _note(pull: Pull, text: str) -> None:
     """The reviews of the head as its git note. A courtesy: the file is what counts, so a refusal is no fault."""
     git_dir = _git_dir(pull.repository)
-    if not os.access(git_dir, os.W_OK):
+    if not (os.access(git_dir, os.W_OK) and os.access(git_dir / "objects", os.W_OK)):
         return
+    shared = _shared(git_dir)
     data = text.encode("utf-8", "replace")
-    blob = git(["hash-object", "-w", "--stdin"], git_dir=git_dir, input=data, timeout=SECONDS, check=False)
+    blob = git([*shared, "hash-object", "-w", "--stdin"], git_dir=git_dir, input=data, timeout=SECONDS, check=False)
     if blob.ok:
         # -C takes the text as it is, where -F would cut empty lines out of it
         args = ["notes", f"--ref={NOTES}", "add", "--force", "-C", blob.out.strip(), pull.head_sha]
-        git(args, git_dir=git_dir, timeout=SECONDS, check=False, env=_NOTE_AUTHOR)
+        git([*shared, *args], git_dir=git_dir, timeout=SECONDS, check=False, env=_NOTE_AUTHOR)
+
+
+def _shared(git_dir: Path) -> list[str]:
+    """What we add to somebody's repository is as open as its own objects are, whatever our umask.
+
+    Otherwise its owner could neither read the note nor, in a directory that we made first, write objects any more.
+    """
+    mode = ((git_dir / "objects").stat().st_mode & 0o666) | 0o600
+    return ["-c", f"core.sharedRepository=0{mode:o}"]
