@@ -12,7 +12,7 @@ otherwise. `POST /_control/rules` adds a rule, a JSON object; the first that fit
 | answer | `prose`: looks, then answers what is no JSON; `blind`: a fine review without having looked    |
 
 `DELETE /_control/rules` forgets them all and releases what they hold. `GET /_control/requests` lists what came, in
-order: the head it is about, the Authorization header, and whether the answer is held back now.
+order: the head it is about, the Authorization header, what commands returned, whether it is held back now.
 """
 
 import asyncio
@@ -49,11 +49,11 @@ class Rule:
 
 @dataclass
 class Seen:
-    """One request. `looked`: it carries what commands returned; `held`: the answer waits to be released."""
+    """One request. `outputs`: what the commands of before returned; `held`: the answer waits to be released."""
 
     head: str
     authorization: str
-    looked: bool
+    outputs: list[str]
     held: bool = False
 
 
@@ -93,7 +93,7 @@ class Model:
         seen = Seen(
             head=found.group(1) if found else "",
             authorization=request.headers.get("authorization", ""),
-            looked=any(item.get("type") == "function_call_output" for item in body["input"]),
+            outputs=[str(item["output"]) for item in body["input"] if item.get("type") == "function_call_output"],
         )
         self.seen.append(seen)
         rule = self._rule(raw.decode())
@@ -105,7 +105,7 @@ class Model:
             return JSONResponse(rule.body, rule.status, rule.headers)
         if rule.answer == "blind":
             return _stream(json.dumps(BLIND))
-        if rule.answer == "prose" and seen.looked:
+        if rule.answer == "prose" and seen.outputs:
             return _stream("Looks good to me!")
         return await _rehearsal(raw)
 

@@ -114,7 +114,7 @@ class Stack:
     # ---- starting and ending
 
     def up(self) -> None:
-        (self.folder / "override.yaml").write_text(self._override())
+        (self.folder / "override.yaml").write_text(self._override(()))
         if self.fakes:
             self.compose("up", "-d", "--no-build", "forge", "model")
             self.forge = RemoteFakeGitHub(self._address("forge", 8080))
@@ -124,8 +124,9 @@ class Stack:
             eventually("a scripted model", lambda: _answers(lambda: self.model.requests or True))
             self.forge.call("add_repository", name=REPOSITORY, files=SHOP, private=True)
 
-    def start(self) -> None:
-        """Start the appliance, with what the fakes have been told by then."""
+    def start(self, *options: str) -> None:
+        """Start the appliance, or make it anew on its old volume, with these lines added to its service."""
+        (self.folder / "override.yaml").write_text(self._override(options))
         self.compose("up", "-d", "--no-build", "appliance")
 
     def down(self) -> None:
@@ -145,7 +146,11 @@ class Stack:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout
 
-    def _override(self) -> str:
+    def engine(self, *args: str) -> None:
+        """What the docker package cannot say."""
+        subprocess.run(["docker", *args], check=True, capture_output=True, timeout=60)
+
+    def _override(self, options: Sequence[str]) -> str:
         lines = [
             "services:",
             "  appliance:",
@@ -155,7 +160,7 @@ class Stack:
             "    env_file: !reset []",
             f"    environment: !override {json.dumps(dict(self.environment))}",
             "    healthcheck: {interval: 1s}",
-            *(f"    {option}" for option in self.options),
+            *(f"    {option}" for option in (*self.options, *options)),
         ]
         for name, command in (("forge", FORGE), ("model", MODEL)) if self.fakes else ():
             lines += [
@@ -220,6 +225,9 @@ class Stack:
         told: dict[str, Any] = done.json
         return told
 
+    def wait_log(self, text: str, times: int = 1, seconds: float = PATIENCE) -> None:
+        eventually(f"{text!r} in the log {times} times", lambda: self.log.count(text) >= times, seconds)
+
     def row(self, number: int) -> dict[str, Any]:
         """The line of one pull request in `appliance status --json`."""
         rows = [row for row in self.status()["pulls"] if row["target"] == f"{REPOSITORY}#{number}"]
@@ -278,7 +286,7 @@ class Stack:
         try:
             helper.start()
             code = helper.wait(timeout=60)["StatusCode"]
-            return Done(code, "", helper.logs().decode("utf-8", "replace"))
+            return Done(code, helper.logs().decode("utf-8", "replace"), "")
         finally:
             helper.remove(force=True)
 
@@ -309,6 +317,16 @@ def _answers(ask: Callable[[], object]) -> bool:
         return bool(ask())
     except httpx.HTTPError:
         return False
+
+
+def security_without(option: str) -> str:
+    """The line of an override that takes one of compose.yaml's own security options away, and no other."""
+    command = ["docker", "compose", "--env-file", "/dev/null", "-f", "compose.yaml", "config", "--format", "json"]
+    told = json.loads(subprocess.run(command, cwd=PROJECT, capture_output=True, check=True, timeout=60).stdout)
+    given = told["services"]["appliance"]["security_opt"]
+    kept = [one for one in given if not one.startswith(f"{option}=")]
+    assert len(kept) == len(given) - 1, given
+    return f"security_opt: !override {json.dumps(kept)}"
 
 
 FORGE = ["python3", "-m", "fake_github", "--port", "8080", "--token", TOKEN]

@@ -1,0 +1,130 @@
+"""Container tests 6 and 7: killed or stopped at the worst moment, it counts nothing, asks nothing twice, posts once."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Start
+from .stack import REPOSITORY, Stack, eventually
+
+COMMENTS = rf"/repos/{REPOSITORY}/issues/\d+/comments"
+RUNNING = ("pending", "Codex review running (attempt 1 of 3)")
+
+
+def killed(stack: Stack) -> None:
+    stack.container.kill()
+    stack.container.wait(timeout=30)
+
+
+def test_killed_during_a_review_it_reviews_after_the_restart(stack: Stack) -> None:
+    pull = stack.pull()
+    stack.model.hold()
+    stack.start()
+    stack.model.wait_held()
+    killed(stack)
+    stack.model.clear()
+    stack.container.start()
+    stack.wait_gate(pull["head_sha"], "failure")
+    stack.wait_log("attempt.interrupted")
+    assert stack.statuses(pull["head_sha"]).count(RUNNING) >= 1, "the attempt's number did not move"
+    assert {text for _, text in stack.statuses(pull["head_sha"]) if "attempt" in text} == {RUNNING[1]}
+    assert stack.row(1)["attempts"] == 1
+    assert len(stack.comments(1)) == 1
+    left = stack.exec("ls", "/var/lib/appliance/work")
+    assert "review-" not in left.out, "the dead process's work directory was not reclaimed"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param({"delay": 20.0, "disconnect": True, "status": 500}, id="never arrives"),
+        pytest.param({"delay": 20.0, "status": 502, "store": True}, id="arrives late and unheard"),
+        pytest.param({"status": 502, "store": True}, id="stored, then 502"),
+        pytest.param({"status": 502}, id="502"),
+    ],
+)
+def test_killed_between_the_stored_result_and_its_posting(stack: Stack, failure: dict[str, Any]) -> None:
+    stack.forge.call("fail", method="POST", path=COMMENTS, **failure)
+    pull = stack.pull()
+    stack.start()
+    stack.wait_log("review.done")
+    if not failure.get("delay"):
+        eventually("the failed posting", lambda: "delivery.failed" in stack.log)
+    killed(stack)
+    asked = len(stack.model.requests)
+    stack.container.start()
+    stack.wait_gate(pull["head_sha"], "failure")
+    stack.wait_log("review.posted")
+    stack.cycles(1)
+    assert len(stack.comments(1)) == 1
+    assert len(stack.model.requests) == asked, "the model was asked again"
+    assert stack.row(1)["attempts"] == 1
+    assert stack.statuses(pull["head_sha"]).count(RUNNING) == 1
+
+
+def stopped(stack: Stack) -> None:
+    """`docker stop`: within Docker's patience, with 0, and nothing left."""
+    pids = [pid for pid, _ in stack.processes()]
+    assert pids
+    ours = all(Path(f"/proc/{pid}").exists() for pid in pids)  # the engine's machine is this one
+    begun = time.monotonic()
+    stack.container.stop()
+    assert time.monotonic() - begun < 10.0
+    state = stack.state
+    assert (state["Status"], state["ExitCode"], state["OOMKilled"], state["Pid"]) == ("exited", 0, False, 0)
+    assert "stopping" in stack.log
+    left = [pid for pid in pids if ours and Path(f"/proc/{pid}").exists()]
+    assert left == []
+
+
+def test_stopped_while_idle(stacks: Start) -> None:
+    stack = stacks(fakes=False)
+    stack.start()
+    stack.wait_health("healthy")
+    stopped(stack)
+    assert "stopping.hangs" not in stack.log
+
+
+def test_stopped_during_a_review(stack: Stack) -> None:
+    pull = stack.pull()
+    stack.model.hold()
+    stack.start()
+    stack.model.wait_held()
+    stopped(stack)
+    assert "stopping.hangs" not in stack.log
+    stack.model.clear()
+    asked = len(stack.model.requests)
+    stack.container.start()
+    stack.wait_gate(pull["head_sha"], "failure")
+    assert len(stack.model.requests) > asked
+    assert stack.row(1)["attempts"] == 1
+    assert {text for _, text in stack.statuses(pull["head_sha"]) if "attempt" in text} == {RUNNING[1]}
+
+
+def test_stopped_while_the_forge_hangs(stack: Stack) -> None:
+    stack.forge.call("fail", method="GET", path=f"/repos/{REPOSITORY}/pulls", delay=60.0)
+    stack.start()
+    stack.wait_health("starting")  # the first cycle waits for the listing
+    stopped(stack)
+
+
+def test_stopped_while_a_fetch_hangs(stack: Stack) -> None:
+    stack.pull()
+    stack.forge.call("fail", path=r"\.git/", delay=60.0, times=5)
+    stack.start()
+    stack.wait_log("review.start")
+    stopped(stack)
+    assert "stopping.hangs" not in stack.log
+
+
+def test_stopped_with_settings_that_are_wrong(stacks: Start) -> None:
+    stack = stacks(fakes=False, APPLIANCE_INTERVAL="soon", APPLIANCE_MAX_ATTEMPTS="-1")
+    stack.start()
+    line = stack.wait_health("unhealthy", "unhealthy: settings: ")
+    assert "APPLIANCE_INTERVAL" in line and "APPLIANCE_MAX_ATTEMPTS" in line
+    begun = time.monotonic()
+    stack.container.stop()
+    assert time.monotonic() - begun < 10.0
+    assert stack.state["ExitCode"] == 0
