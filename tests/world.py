@@ -1,0 +1,197 @@
+"""A cycle in a small world: a fake GitHub over HTTP, real SQLite, a self-test and a reviewer that a test scripts."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fake_github import FakeGitHub
+from fake_github.clients import CONTEXT, forge_for
+from fake_github.state import Status
+
+from appliance import codex
+from appliance.core.faults import Fault
+from appliance.core.findings import Evidence, Finding, Result, Review, Verdict
+from appliance.core.marker import Marker, read
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.pulls import Policy, Pull
+from appliance.cycle import Cycle
+from appliance.cycle import Result as CycleResult
+from appliance.delivery import Delivery
+from appliance.forge import Source
+from appliance.forge.github import GitHubForge
+from appliance.gate import Upstream
+from appliance.git import Mirrors, Slots
+from appliance.reviewing import Reviewer
+from appliance.store import PullRow, Store, open_store
+from appliance.workdir import WorkDirs
+
+APP = "octo/app"
+KEY = b"k" * 32
+INTERVAL = 300.0
+SANDBOX = Fault("apparmor", "AppArmor forbids user namespaces.", "load the profile.", "bwrap: setting up uid map")
+Script = Callable[[Pull, threading.Event], Ending]
+
+
+def found(priority: int, title: str = "Off by one") -> Finding:
+    return Finding(title, "The last one is left out.", priority, 0.9, "app.py", 1, 1)
+
+
+def reviewed(pull: Pull, *findings: Finding, verdict: Verdict = "correct") -> Ending:
+    """The ending of a good review."""
+    review = Review(
+        target=pull.target,
+        head_sha=pull.head_sha,
+        base_ref=pull.base_ref,
+        base_sha=pull.base_sha,
+        merge_base=pull.base_sha,
+        result=Result(verdict, "s", "r", "l", findings),
+        evidence=Evidence(("git diff",), (), 1),
+        model="m",
+    )
+    return Ending(Outcome.REVIEWED, "reviewed", review=review)
+
+
+def failed(outcome: Outcome, retry_at: float | None = None) -> Ending:
+    fault = Fault(outcome.value, f"It is the {outcome.value}.", "do something.")
+    return Ending(outcome, outcome.value, fault=fault, retry_at=retry_at)
+
+
+@dataclass(frozen=True)
+class Scripted(Reviewer):
+    """A reviewer that does what `script` says; `asked` are the pull requests it was given."""
+
+    script: Script = lambda pull, _: reviewed(pull)
+    asked: list[Pull] = field(default_factory=list)
+
+    def review(
+        self,
+        pull: Pull,
+        source: Source,
+        *,
+        stop: threading.Event | None = None,
+        progress: codex.Progress = lambda _: None,
+        base_sha: str | None = None,
+    ) -> Ending:
+        assert stop is not None
+        self.asked.append(pull)
+        progress("reviewing")
+        return self.script(pull, stop)
+
+
+@dataclass
+class World:
+    """What outlives a cycle. `run` is one; change the fields in between."""
+
+    github: FakeGitHub
+    path: Path
+    selftest: Fault | None = None
+    script: Script = lambda pull, _: reviewed(pull)
+    policy: Policy = field(default_factory=Policy)
+    at_once: int = 1
+    owner: str = "me"
+    credentials: str = "key"
+    no_login: Fault | None = None
+    now: float = 1_796_000_000.0
+    stop: threading.Event = field(default_factory=threading.Event)
+    asked: list[Pull] = field(default_factory=list)
+    health: list[Fault | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = self._open()
+        self.forge = self.forge_of()
+
+    def _open(self) -> Store:
+        return open_store(self.path / "appliance.db", self.clock)
+
+    def clock(self) -> float:
+        self.now += 0.001  # two moments are never the same
+        return self.now
+
+    def close(self) -> None:
+        self.forge.close()
+        self.store.close()
+
+    def forge_of(self, *repositories: str) -> GitHubForge:
+        return forge_for(self.github, *repositories, etags=self.store, stop=self.stop)
+
+    def restart(self, *, lose_database: bool = False) -> None:
+        """As another process finds it."""
+        self.close()
+        if lose_database:
+            for file in self.path.glob("appliance.db*"):
+                file.unlink()
+        self.stop = threading.Event()
+        self.owner += "'"
+        self.store, self.forge = self._open(), None  # type: ignore[assignment]
+        self.forge = self.forge_of()
+
+    def reviewer(self) -> Reviewer:
+        return Scripted(**vars(self.real_reviewer()), script=self.script, asked=self.asked)
+
+    def real_reviewer(self) -> Reviewer:
+        return Reviewer(
+            mirrors=Mirrors(self.path / "mirrors"),
+            slots=Slots(self.path / "slots"),
+            work=WorkDirs(self.path / "work").new,
+            model=codex.Model("m", "high", Upstream("http://127.0.0.1:1/v1")),
+            probe=lambda: None,
+            timeout=60,
+        )
+
+    def cycle(self, reviewer: Reviewer | None = None) -> Cycle:
+        return Cycle(
+            store=self.store,
+            forges=[self.forge],
+            policy=self.policy,
+            delivery=Delivery(self.store, KEY, 1),
+            reviewer=reviewer or self.reviewer(),
+            selftest=lambda: self.selftest,
+            owner=self.owner,
+            alive=lambda owner: owner == self.owner,
+            interval=INTERVAL,
+            reviews_at_once=self.at_once,
+            block_priority=1,
+            credentials=self.credentials,
+            no_login=self.no_login,
+            stop=self.stop,
+            on_health=lambda fault, *_: self.health.append(fault),
+            clock=self.clock,
+            jitter=lambda: 0.0,
+        )
+
+    def run(self) -> CycleResult:
+        """One cycle, and the time to the next one."""
+        result = self.cycle().run()
+        self.now += INTERVAL + 1
+        return result
+
+    # ---- what there is to see
+
+    def pull(self, number: int = 1) -> Pull:
+        return self.forge.pull(APP, number)
+
+    def status(self, number: int = 1) -> PullRow:
+        return next(row for row in self.store.states() if row.target == f"{APP}#{number}")
+
+    def attempts(self, number: int = 1) -> int:
+        pull = self.pull(number)
+        return self.store.records([pull])[pull.target].attempts
+
+    def statuses(self, number: int = 1, sha: str | None = None) -> list[Status]:
+        """Newest first."""
+        head = sha or self.github.repository(APP).pulls[number].head_sha
+        return self.github.statuses(APP, head, CONTEXT)
+
+    def gate(self, number: int = 1, sha: str | None = None) -> str:
+        found = self.statuses(number, sha)
+        return f"{found[0].state}: {found[0].description}" if found else ""
+
+    def markers(self, number: int = 1) -> list[Marker]:
+        """Those of our comments, oldest first."""
+        read_ = [read(comment.body, KEY) for comment in self.github.comments(APP, number)]
+        return [marker for marker in read_ if marker]
+
+    @property
+    def writes(self) -> list[str]:
+        return [f"{it.method} {it.path}" for it in self.github.writes]
