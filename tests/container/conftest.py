@@ -9,6 +9,7 @@ import pytest
 from .stack import FORGED, IMAGE, PROJECT, Stack
 
 Start = Callable[..., Stack]
+LIVE: list[Stack] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,9 +24,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for value in getattr(item, "funcargs", {}).values():
-            if isinstance(value, Stack):
-                report.sections.append((f"log of {value.project}", last_words(value)))
+        report.sections += [(f"log of {stack.project}", last_words(stack)) for stack in LIVE]
     return report
 
 
@@ -67,6 +66,7 @@ def _stacks(folder: Callable[[], Path]) -> Iterator[Start]:
         given = {name: str(value) for name, value in environment.items()}
         stack = Stack(folder(), (FORGED if fakes else {}) | given, options, fakes)
         begun.append(stack)
+        LIVE.append(stack)
         stack.up()
         return stack
 
@@ -74,6 +74,7 @@ def _stacks(folder: Callable[[], Path]) -> Iterator[Start]:
         yield start
     finally:
         for stack in begun:
+            LIVE.remove(stack)
             stack.down()
 
 

@@ -1,7 +1,7 @@
 """One appliance in a container, beside a fake GitHub and a scripted model.
 
 The container is started with compose.yaml's own options; the override that is written here changes no more than its
-name, environment and how often its health is asked, and in the tests of a fault the one option that is under test.
+name, environment, and how soon and how often its health is asked, and in the tests of a fault the one option that is under test.
 """
 
 import json
@@ -24,7 +24,7 @@ PROJECT = Path(__file__).parent.parent.parent
 IMAGE = os.environ.get("APPLIANCE_TEST_IMAGE", "review-appliance:local")
 TOKEN = "ghp_Planted0Token0That0Nobody0May0Ever0See0"
 KEY = "sk-planted-key-that-nobody-may-ever-see"
-PATIENCE = 60.0  # seconds; the machine may have much else to do
+PATIENCE = float(os.environ.get("PATIENCE", 60.0))  # seconds; the machine may have much else to do
 REPOSITORY = "octo/shop"
 FORGED = {
     "APPLIANCE_GITHUB_URL": "http://forge:8080",
@@ -159,7 +159,7 @@ class Stack:
             "    build: !reset null",
             "    env_file: !reset []",
             f"    environment: !override {json.dumps(dict(self.environment))}",
-            "    healthcheck: {interval: 1s}",
+            "    healthcheck: {interval: 1s, start_period: 2s}",
             *(f"    {option}" for option in (*self.options, *options)),
         ]
         for name, command in (("forge", FORGE), ("model", MODEL)) if self.fakes else ():

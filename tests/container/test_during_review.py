@@ -15,9 +15,10 @@ NO_PERMISSIONS = (
     "bwrap: No permissions to create a new namespace, likely because the kernel does not allow non-privileged user "
     "namespaces. See <https://deb.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README.Debian.gz>."
 )
-# Stands where the image's bwrap is. Only a jail has /checkout, so only the sandbox inside it is refused.
+# Stands where the image's bwrap is. Only a jail has /checkout, so only the sandbox inside it is refused. What it can do
+# it still tells: Codex asks each time, and takes its bundled bwrap if there is no answer.
 STAND_IN = f"""#!/bin/sh
-if [ -d /checkout ] && [ -e /usr/local/share/stand-in/broken ]; then
+if [ -d /checkout ] && [ -e /usr/local/share/stand-in/broken ] && [ "$1" != --help ] && [ "$1" != --version ]; then
     echo '{NO_PERMISSIONS}' >&2
     exit 1
 fi
