@@ -101,7 +101,7 @@ def cycle() -> None:
     from appliance.schedule import run_cycle
 
     with _open(quiet=False) as parts:
-        result = run_cycle(parts, parts.cycle())
+        result = run_cycle(parts)
     click.echo(f"{result.pulls} pull request{'' if result.pulls == 1 else 's'}, {result.reviewed} reviewed")
     if result.fault:
         raise _of_fault(result.fault)

@@ -1,11 +1,13 @@
 """The loop: a cycle at start, and the next one an interval after the last one *ended*."""
 
+import errno
 import re
 import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -18,8 +20,10 @@ from appliance import sample
 from appliance.core.ending import REPORT_REMEDY
 from appliance.core.faults import Fault
 from appliance.core.health import Health
-from appliance.cycle import Cycle, Progress, Result
+from appliance.cycle import Progress, Result
 from appliance.flock import held
+from appliance.forge import ForgeError
+from appliance.git import GitError
 from appliance.health import heartbeat, write
 from appliance.process import Stopped
 from appliance.reviewing import workstation_ending
@@ -35,15 +39,11 @@ ONE_CYCLE_SECONDS = 24 * 3600.0
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
 
-def run_cycle(parts: Appliance, cycle: Cycle) -> Result:
+def run_cycle(parts: Appliance, progress: Progress | None = None) -> Result:
     """One cycle, alone among all processes of this appliance; notes when it ended and when the next is due."""
-    settings = parts.settings
-    with held(settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
-        for removed in parts.work.reclaim():
-            log.info("workdir.reclaimed", path=str(removed))
-        result = guarded(parts, cycle)
+    result = guarded(parts, lambda: _alone(parts, progress))
     now = time.time()
-    note = {"last_ended": now, "next": now + settings.interval, "failed": result.failed}
+    note = {"last_ended": now, "next": now + parts.settings.interval, "failed": result.failed}
     try:
         parts.store.set_note("cycle", note)
     except SQLAlchemyError as error:
@@ -51,15 +51,31 @@ def run_cycle(parts: Appliance, cycle: Cycle) -> Result:
     return result
 
 
-def guarded(parts: Appliance, cycle: Cycle) -> Result:
+def _alone(parts: Appliance, progress: Progress | None) -> Result:
+    with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
+        for removed in parts.work.reclaim():
+            log.info("workdir.reclaimed", path=str(removed))
+        cycle = parts.cycle(progress)
+        try:
+            return cycle.run()
+        finally:
+            for forge in cycle.forges:
+                forge.close()
+
+
+def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:
     """The boundary of a cycle: whatever breaks in it is a fault of the appliance, shown, and the next cycle comes."""
     try:
-        return cycle.run()
+        return cycle()
     except Stopped:
         return Result(None, None, 0, 0)
-    except (OSError, SQLAlchemyError) as error:
-        failed = OSError(28, str(error)) if "full" in str(error) else OSError(str(error))
-        fault = workstation_ending(failed).fault
+    except OSError as error:
+        fault = workstation_ending(error).fault
+    except SQLAlchemyError as error:
+        full = "disk is full" in str(error)  # SQLite's words
+        fault = workstation_ending(OSError(errno.ENOSPC, str(error)) if full else OSError(str(error))).fault
+    except (ForgeError, GitError) as error:
+        fault = Fault(error.cause, str(error), error.remedy, str(error))
     except Exception as error:  # noqa: BLE001  (the one boundary)
         log.error("cycle.defect", traceback=traceback.format_exc())
         sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
@@ -125,7 +141,7 @@ class Loop:
             self.parts.stop.set()
             return
         try:
-            result = run_cycle(self.parts, self.parts.cycle(self.progress))
+            result = run_cycle(self.parts, self.progress)
             log.info(
                 "cycle.failed" if result.failed else "cycle.done",
                 pulls=result.pulls,
