@@ -120,9 +120,14 @@ def _git_ending(error: GitError) -> Ending:
         return Ending(Outcome.SUPERSEDED, "the pull request moved on")
     if error.cause == "too-large":
         return Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)
-    fault = Fault(error.cause, str(error), error.remedy, str(error))
+    fault = git_fault(error)
     ours = error.cause in ("disk-full", "mirror-corrupt", "git")
     return Ending(Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault)
+
+
+def git_fault(error: GitError) -> Fault:
+    """The error's own words, once: its text has the next step in it already."""
+    return Fault(error.cause, f"{error.sentence}.", f"{error.remedy}.", str(error))
 
 
 def workstation_ending(error: OSError) -> Ending:

@@ -26,7 +26,7 @@ from appliance.forge import ForgeError
 from appliance.git import GitError
 from appliance.health import heartbeat, write
 from appliance.process import Stopped
-from appliance.reviewing import workstation_ending
+from appliance.reviewing import git_fault, workstation_ending
 from appliance.settings import Settings
 from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
 
@@ -74,8 +74,10 @@ def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:
     except SQLAlchemyError as error:
         full = "disk is full" in str(error)  # SQLite's words
         fault = workstation_ending(OSError(errno.ENOSPC, str(error)) if full else OSError(str(error))).fault
-    except (ForgeError, GitError) as error:
+    except ForgeError as error:
         fault = Fault(error.cause, str(error), error.remedy, str(error))
+    except GitError as error:
+        fault = git_fault(error)
     except Exception as error:  # noqa: BLE001  (the one boundary)
         log.error("cycle.defect", traceback=traceback.format_exc())
         sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]

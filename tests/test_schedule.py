@@ -1,0 +1,332 @@
+"""The loop: the next cycle an interval after the last one ended, whatever became of that one."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from appliance import health, schedule
+from appliance.core.faults import Fault
+from appliance.core.health import Health
+from appliance.cycle import Progress, Result
+from appliance.forge import ForgeError
+from appliance.git import GitError
+from appliance.process import Stopped
+from appliance.schedule import Loop, run_cycle
+from appliance.settings import load
+from appliance.wiring import Appliance, appliance
+
+INTERVAL = 0.3
+GOOD = Result(None, None, 2, 1)
+FAULT = Fault("apparmor", "It forbids.", "load the profile.")
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Appliance]:
+    monkeypatch.setattr("appliance.wiring.blocked", lambda _: None)  # whoever runs the tests, root too
+    given = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    with appliance(load(given, None).model_copy(update={"interval": INTERVAL})) as parts:
+        yield parts
+
+
+@dataclass
+class Cycles:
+    """Stands in for the cycles; `what` is done in each, in turn, the last one for ever."""
+
+    parts: Appliance
+    what: list[Callable[[], Result]]
+    times: list[tuple[float, float]] = field(default_factory=list)
+    forges: tuple[()] = ()
+    running: int = 0
+    most: int = 0
+    progress: Progress | None = None
+
+    def __call__(self, progress: Progress | None = None) -> "Cycles":
+        self.progress = progress
+        return self
+
+    def run(self) -> Result:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        started = time.monotonic()
+        try:
+            return (self.what.pop(0) if len(self.what) > 1 else self.what[0])()
+        finally:
+            self.running -= 1
+            self.times.append((started, time.monotonic()))
+
+
+def looped(parts: Appliance, cycles: Cycles, monkeypatch: pytest.MonkeyPatch, *, until: int) -> Loop:
+    """Run the loop until so many cycles have ended, and end it with a SIGTERM."""
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    loop = Loop(parts, parts.settings)
+
+    def end() -> None:
+        deadline = time.monotonic() + 20
+        while len(cycles.times) < until and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, daemon=True).start()
+    loop.run()
+    return loop
+
+
+def raising(error: Exception) -> Callable[[], Result]:
+    def run() -> Result:
+        raise error
+
+    return run
+
+
+def slowly() -> Result:
+    time.sleep(0.5)
+    return GOOD
+
+
+def test_the_next_one_begins_an_interval_after_the_last_one_ended(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycles = Cycles(parts, [slowly])
+    started = time.monotonic()
+    looped(parts, cycles, monkeypatch, until=3)
+    pauses = [after[0] - before[1] for before, after in zip(cycles.times, cycles.times[1:], strict=False)]
+    assert cycles.times[0][0] - started < 1.5, "the first one at once"
+    assert all(INTERVAL - 0.01 <= pause < INTERVAL + 1 for pause in pauses), pauses
+    assert cycles.most == 1
+
+
+ERRORS = [
+    (RuntimeError("a bug"), "defect"),
+    (OSError(28, "No space left on device"), "disk-full"),
+    (OSError(5, "Input/output error"), "workstation"),
+    (OperationalError("x", {}, Exception("database or disk is full")), "disk-full"),
+    (OperationalError("x", {}, Exception("database is locked")), "workstation"),
+    (GitError("disk-full", "the disk is full", remedy="free space", permanent=False), "disk-full"),
+    (ForgeError("forge-login", "no token", remedy="set it.", permanent=True), "forge-login"),
+]
+
+
+@pytest.mark.parametrize(("error", "cause"), ERRORS, ids=[cause for _, cause in ERRORS])
+def test_one_that_breaks_shows_its_cause_and_the_next_one_mends_it(
+    error: Exception, cause: str, parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Health | None] = []
+
+    def well() -> Result:
+        shown.append(health.read(parts.settings.run_dir))
+        parts.show_health(None, 2)
+        return GOOD
+
+    cycles = Cycles(parts, [raising(error), well])
+    looped(parts, cycles, monkeypatch, until=2)
+    assert shown[0] is not None
+    assert (shown[0].state, shown[0].cause) == ("unhealthy", cause)
+    assert shown[0].message.count("Next: ") == 1
+    after = health.read(parts.settings.run_dir)
+    assert after is not None
+    assert after.state == "healthy"
+
+
+def test_one_that_cannot_even_be_made_shows_its_cause_and_the_loop_goes_on(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[None] = []
+
+    def make(_: Appliance, progress: Progress | None = None) -> Cycles:
+        tried.append(None)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Appliance, "cycle", make)
+    threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    Loop(parts, parts.settings).run()
+    assert len(tried) >= 2
+    shown = health.read(parts.settings.run_dir)
+    assert shown is not None
+    assert shown.cause == "disk-full"
+
+
+def test_when_it_ended_and_when_the_next_is_due_is_noted(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    for result, failed in ((GOOD, False), (Result(FAULT, None, 1, 0), True)):
+        cycles = Cycles(parts, [lambda result=result: result])  # type: ignore[misc]
+        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, cycles=cycles: cycles(progress))
+        assert run_cycle(parts) == result
+        noted = parts.store.note("cycle")
+        assert noted["failed"] is failed
+        assert noted["next"] - noted["last_ended"] == pytest.approx(INTERVAL)
+        assert noted["last_ended"] == pytest.approx(time.time(), abs=5)
+
+
+def test_two_processes_never_run_a_cycle_at_once(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    cycles = Cycles(parts, [slowly])
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    threads = [threading.Thread(target=run_cycle, args=(parts,)) for _ in range(2)]  # the lock is of the open file
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(cycles.times), cycles.most) == (2, 1)
+
+
+def test_forges_are_closed_after_each_cycle_even_a_broken_one(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+
+    class Forge:
+        def close(self) -> None:
+            closed.append(1)
+
+    for what in (lambda: GOOD, raising(RuntimeError("x"))):
+        cycles = Cycles(parts, [what])
+        cycles.forges = (Forge(),)  # type: ignore[assignment]
+        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, cycles=cycles: cycles(progress))
+        run_cycle(parts)
+    assert len(closed) == 2
+
+
+def test_a_stop_during_a_cycle_ends_the_loop_soon_and_is_no_fault(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_stopped() -> Result:
+        parts.show_health(None, 1)
+        cycles.times.append((0, 0))  # under way: now comes the SIGTERM
+        assert parts.stop.wait(20)
+        raise Stopped("stopped")
+
+    cycles = Cycles(parts, [until_stopped])
+    started = time.monotonic()
+    looped(parts, cycles, monkeypatch, until=1)
+    assert time.monotonic() - started < 5
+    shown = health.read(parts.settings.run_dir)
+    assert shown is not None
+    assert shown.state == "healthy"
+
+
+def test_a_cycle_that_does_not_stop_is_not_waited_for_longer_than_docker_does(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert schedule.SHUTDOWN_SECONDS < 10
+    monkeypatch.setattr(schedule, "SHUTDOWN_SECONDS", 0.3)
+    release = threading.Event()
+
+    def hang() -> Result:
+        cycles.times.append((0, 0))
+        release.wait(20)
+        return GOOD
+
+    cycles = Cycles(parts, [hang])
+    started = time.monotonic()
+    looped(parts, cycles, monkeypatch, until=1)
+    assert time.monotonic() - started < 5
+    release.set()
+
+
+def test_r52_the_heart_beats_while_a_cycle_runs_and_tells_of_a_stuck_one(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(schedule, "HEALTH_VALID_SECONDS", 1.0)
+    shown: list[Health | None] = []
+
+    def stuck() -> Result:
+        time.sleep(1.5)  # longer than the file stands by itself
+        shown.append(health.read(parts.settings.run_dir))
+        assert cycles.progress is not None
+        cycles.progress.running = True
+        cycles.progress.moved_at -= parts.settings.review_timeout + schedule.STUCK_MARGIN_SECONDS + 1
+        time.sleep(0.5)
+        shown.append(health.read(parts.settings.run_dir))
+        return GOOD
+
+    cycles = Cycles(parts, [stuck])
+    looped(parts, cycles, monkeypatch, until=1)
+    assert [found and (found.state, found.cause) for found in shown] == [("starting", ""), ("unhealthy", "stuck")]
+
+
+# ---- the whole program
+
+
+def serve(tmp_path: Path, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "appliance.cli", "serve"],
+        cwd=tmp_path,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(schedule.__file__).parents[1]),
+            "APPLIANCE_STATE_DIR": str(tmp_path / "state"),
+            "APPLIANCE_RUN_DIR": str(tmp_path / "run"),
+            **environment,
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=15)
+    assert time.monotonic() - started < 10
+    return process.returncode, told
+
+
+def shown_by(run_dir: Path, wanted: str) -> Health:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        found = health.read(run_dir)
+        if found is not None and found.state == wanted:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"never {wanted}: {health.read(run_dir)}")
+
+
+def test_bad_settings_leave_the_container_up_and_saying_why(tmp_path: Path) -> None:
+    process = serve(tmp_path, APPLIANCE_INTERVAL="soon", GITHUB_TOKEN="ghp_ secret")
+    found = shown_by(tmp_path / "run", "unhealthy")
+    assert found.cause == "settings"
+    assert "APPLIANCE_INTERVAL" in found.message
+    assert "GITHUB_TOKEN" in found.message
+    assert process.poll() is None
+    code, told = ended(process)
+    assert code == 0
+    assert "Traceback" not in told
+    assert "secret" not in told + found.message
+
+
+def test_a_state_volume_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    process = serve(tmp_path)
+    found = shown_by(tmp_path / "run", "unhealthy")
+    assert found.cause in ("state", "root-user")
+    assert process.poll() is None
+    assert ended(process)[0] == 0
+
+
+def test_sigterm_ends_it_with_exit_code_0_whatever_it_does(tmp_path: Path) -> None:
+    local = tmp_path / "repositories"
+    local.mkdir()
+    process = serve(tmp_path, APPLIANCE_LOCAL_REPOSITORIES=str(local), APPLIANCE_INTERVAL="1")
+    found = shown_by(tmp_path / "run", "unhealthy")
+    assert found.cause, "there is no key, and here no jail of ours either"
+    code, told = ended(process)
+    assert code == 0
+    assert "Traceback" not in told
+    assert "stopped" in told
