@@ -1,8 +1,10 @@
 """Runs Codex on one pull request, in the jail, and says how it ended."""
 
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -88,7 +90,7 @@ def review(
 ) -> Ending:
     """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
 
-    `work` is an empty directory of this attempt's own, not below /tmp. `timeout` is for all of it, in seconds.
+    `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds.
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
     named as what it is. Raises process.Stopped when `stop` is set, OSError if the workstation fails us.
     """
@@ -118,9 +120,7 @@ def review(
 def _run(
     job: Job, model: Model, work: Path, prompt: str, timeout: float, stop: threading.Event | None, progress: Progress
 ) -> Run:
-    home = work / "codex-home"
-    home.mkdir(parents=True)
-    codex_config.write_home(home, model=model.name, effort=model.effort, objects=job.checkout.objects, schema=SCHEMA)
+    work.mkdir(parents=True)
     stream = Stream()
 
     def take(line: bytes) -> None:
@@ -128,7 +128,8 @@ def _run(
         if command:
             progress(f"$ {command}")
 
-    with Gate(work / "gate.sock", model.upstream) as gate:
+    # In memory, where /tmp is a tmpfs: Codex makes its databases anew in each home, which took 65 ms of 400 on a disk.
+    with _home(job, model) as home, Gate(work / "gate.sock", model.upstream) as gate:
         policy = jail.review_policy(
             tree=job.checkout.tree,
             git_dir=job.checkout.git_dir,
@@ -151,6 +152,16 @@ def _run(
         tuple(gate.answers),
         tuple(tool_outputs(gate.last_request)),
     )
+
+
+@contextmanager
+def _home(job: Job, model: Model) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="codex-home-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        codex_config.write_home(
+            home, model=model.name, effort=model.effort, objects=job.checkout.objects, schema=SCHEMA
+        )
+        yield home
 
 
 def _review(job: Job, model: Model, result: Result, runs: Sequence[Run], seconds: float) -> Review:
