@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -120,7 +121,8 @@ class Cycle:
         earlier_streak: int = self.store.note("forge_cycles") or 0
         listed, forge_faults = self._collect()
         held = self._held()
-        self.on_health(self._unhealthy(fault, forge_faults, held, earlier_streak), len(listed), self._waits(held))
+        shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._lasting(listed)])
+        self.on_health(shown, len(listed), self._waits(held))
         forge_faults += self._deliver(listed) + self._deliver_unlisted(listed)
         planned = self._plan(listed, fault, held)
         forge_faults += self._show(listed, planned)
@@ -133,10 +135,13 @@ class Cycle:
             [
                 self._unhealthy(fault, forge_faults, held, earlier_streak),
                 *(ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1),
+                *self._lasting(listed),
             ]
         )
         result = Result(
-            fault=holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login]),
+            fault=holds.first(
+                [fault, *met, *forge_faults, held.fault if held else None, self.no_login, *self._lasting(listed)]
+            ),
             unhealthy=unhealthy,
             pulls=len(listed),
             reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
@@ -255,8 +260,9 @@ class Cycle:
                     break
                 done, _ = wait(running, timeout=self._watch_seconds(), return_when=FIRST_COMPLETED)
                 for future in done:
-                    del running[future]
-                    ended.append(future.result())
+                    ending = future.result()
+                    self._note_fault(running.pop(future).seen.pull, ending)
+                    ended.append(ending)
                 if time.monotonic() - watched_at >= self._watch_seconds() and not self.stop.is_set():
                     self._watch(running.values())
                     watched_at = time.monotonic()
@@ -391,6 +397,22 @@ class Cycle:
         return faults + self._deliver(gone)
 
     # ---- remembering
+
+    def _note_fault(self, pull: Pull, ending: Ending) -> None:
+        """Remember a fault that only this pull request's review has shown, until a review of it ends otherwise."""
+        noted: dict[str, Any] = self.store.note("pull_faults") or {}
+        before = noted.pop(pull.target, None)
+        if ending.lasts and ending.fault:
+            noted[pull.target] = {"head": pull.head_sha, "fault": asdict(ending.fault)}
+        elif before is None:
+            return
+        self.store.set_note("pull_faults", noted)
+
+    def _lasting(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """The faults of pull requests that still wait for another try."""
+        noted: dict[str, Any] = self.store.note("pull_faults") or {}
+        heads = {target: seen.pull.head_sha for target, seen in listed.items()}
+        return [Fault(**one["fault"]) for target, one in noted.items() if heads.get(target) == one["head"]]
 
     def _held(self) -> Held | None:
         noted = self.store.note("held")

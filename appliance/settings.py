@@ -180,6 +180,7 @@ class Settings(BaseSettings):
             skip_labels=frozenset(self.skip_labels),
             require_label=self.require_label,
             max_attempts=self.max_attempts,
+            interval=self.interval,
         )
 
 

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from appliance.core.findings import Evidence, Finding, Result, Review, Usage
-from appliance.core.outcomes import Outcome, tally
+from appliance.core.outcomes import FAULTS_OF_A_REVIEW, Outcome, tally
 from appliance.core.plan import Record
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
@@ -481,6 +482,8 @@ def _by_target(rows: Iterable[Any]) -> Mapping[str, list[Any]]:
 def _record(pull: Pull, tried: Sequence[Any], done: Sequence[Any]) -> Record:
     mine = [row for row in tried if (row.head_sha, row.base_ref) == pull.key]
     ended = [(Outcome(row.outcome), row.reason) for row in mine if row.ended_at is not None]
+    latest = reversed([row for row in mine if row.ended_at is not None])
+    faults = list(takewhile(lambda row: Outcome(row.outcome) in FAULTS_OF_A_REVIEW, latest))
     used = tally(ended)
     here = [row for row in done if (row.head_sha, row.base_ref) == pull.key]
     newest = here[-1] if here else None
@@ -490,7 +493,8 @@ def _record(pull: Pull, tried: Sequence[Any], done: Sequence[Any]) -> Record:
         reason=used.reason,
         leased=any(row.ended_at is None for row in tried),
         undelivered=newest is not None and newest.delivered_at is None,
-        suspect=bool(ended) and ended[-1][0] in (Outcome.SANDBOX, Outcome.WORKSTATION),
+        faults=len(faults),
+        faulted_at=faults[0].ended_at if faults else 0.0,
     )
 
 

@@ -83,9 +83,23 @@ def test_what_is_not_ready_is_skipped_and_shows_no_gate(
 
 def test_what_ended_in_a_fault_of_its_own_goes_last_and_the_rest_keeps_its_order() -> None:
     pulls = [replace(PULL, target=f"octo/app#{number}", number=number) for number in (1, 2, 3, 4)]
-    records = {pull.target: Record(suspect=pull.number in (1, 3)) for pull in pulls}
+    records = {pull.target: Record(faults=int(pull.number in (1, 3))) for pull in pulls}
     assert [action.pull.number for action in plan(pulls, records, NOW, Policy())] == [2, 4, 1, 3]
 
 
 def test_it_asks_for_one_action_a_pull_request_and_none_for_none() -> None:
     assert plan([], {"octo/app#9": Record()}, NOW, Policy()) == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "seconds", "waits"), [(1, 239, True), (1, 241, False), (3, 959, True), (3, 961, False)]
+)
+def test_one_whose_reviews_end_in_faults_waits_longer_each_time_and_alone(
+    faults: int, seconds: float, waits: bool
+) -> None:
+    one, other = PULL, replace(PULL, target="octo/app#2", number=2)
+    records = {one.target: Record(faults=faults, faulted_at=NOW - seconds), other.target: Record()}
+    first, second = plan([one, other], records, NOW, Policy(interval=300))
+    assert isinstance(first, Review) and first.pull == other
+    assert isinstance(second, Wait if waits else Review)
+    assert second.gate == WAITING

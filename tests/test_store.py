@@ -212,14 +212,16 @@ def test_attempts_count_for_one_head_and_base(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "suspect"),
-    [(Outcome.SANDBOX, True), (Outcome.WORKSTATION, True), (Outcome.TIMEOUT, False), (Outcome.QUOTA, False)],
+    ("outcome", "faults"),
+    [(Outcome.SANDBOX, 2), (Outcome.WORKSTATION, 2), (Outcome.TIMEOUT, 0), (Outcome.QUOTA, 0)],
 )
-def test_one_that_ended_in_a_fault_of_its_own_is_suspect(store: Store, outcome: Outcome, suspect: bool) -> None:
+def test_faults_in_a_row_are_counted_until_a_review_ends_otherwise(store: Store, outcome: Outcome, faults: int) -> None:
     attempt(store, outcome)
-    assert record(store).suspect is suspect
+    attempt(store, outcome)
+    assert record(store).faults == faults
+    assert (record(store).faulted_at > 0) is (faults > 0)
     attempt(store, Outcome.TIMEOUT)
-    assert not record(store).suspect
+    assert record(store).faults == 0
 
 
 def test_an_attempt_ends_once(store: Store) -> None:

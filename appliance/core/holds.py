@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from appliance.core.backoff import delay
 from appliance.core.faults import Fault
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import Hold
 from appliance.core.verdict import WAITING, usage_limit
 
-MAX_DELAY = 1800.0
 MAX_TOLD = 32 * 86_400.0  # no limit lasts longer than a month: an API that says so means milliseconds
 QUOTA_CYCLES = 3
 SOON = 20 * 3600.0
@@ -34,17 +34,15 @@ class Held:
 
 
 def held_by(ending: Ending, before: Held | None, now: float, interval: float, jitter: float, credentials: str) -> Held:
-    """What to remember of `ending`, whose rule backs off. `jitter` is 0.0 to 1.0; the delay shrinks by up to a fifth.
+    """What to remember of `ending`, whose rule backs off.
 
-    The first delay is below one interval, so that the next cycle tries again; then it doubles, up to MAX_DELAY or one
-    interval, whichever is more. What the API said of when to come back goes before it, if it can be true.
+    What the API said of when to come back goes before our own back-off, if it can be true.
     """
     assert ending.fault is not None
     again = before is not None and before.outcome is ending.outcome
     tries = before.tries + 1 if before and again else 1
-    delay = min(interval * 2 ** min(tries - 1, 20), max(MAX_DELAY, interval)) * (1 - 0.2 * jitter)
     told = ending.retry_at if ending.retry_at and now < ending.retry_at <= now + MAX_TOLD else None
-    until = told or now + delay
+    until = told or now + delay(tries, interval, jitter)
     cycles = before.cycles if before and again else 0
     return Held(ending.outcome, ending.fault, until, tries, cycles, credentials, told is not None)
 

@@ -30,7 +30,8 @@ class Rule:
     """`counts`: it uses up an attempt. `stops`: no further review starts in this cycle.
 
     `unhealthy_after`: this many cycles in a row that end so turn the container unhealthy; 0 is never.
-    `backs_off`: the next try waits, longer each time.
+    `backs_off`: all reviews wait, longer each time, since the next would end so too. What is not so marked and does not
+    count makes its own pull request alone wait, so that one that breaks the reviewer holds up no other.
     """
 
     counts: bool = False
@@ -45,8 +46,8 @@ RULES: dict[Outcome, Rule] = {
     Outcome.TIMEOUT: Rule(counts=True),
     Outcome.CONTEXT: Rule(counts=True),
     Outcome.TURN_FAILED: Rule(counts=True),
-    Outcome.SANDBOX: Rule(stops=True, unhealthy_after=1, backs_off=True),
-    Outcome.WORKSTATION: Rule(stops=True, unhealthy_after=1, backs_off=True),
+    Outcome.SANDBOX: Rule(stops=True, unhealthy_after=1),
+    Outcome.WORKSTATION: Rule(stops=True, unhealthy_after=1),
     Outcome.LOGIN: Rule(stops=True, unhealthy_after=1, backs_off=True),
     Outcome.QUOTA: Rule(stops=True, backs_off=True),
     Outcome.MODEL_REFUSED: Rule(stops=True, unhealthy_after=1, backs_off=True),
@@ -57,6 +58,7 @@ RULES: dict[Outcome, Rule] = {
 }
 
 INTERRUPTIONS_THAT_COUNT = 3
+FAULTS_OF_A_REVIEW = frozenset({Outcome.SANDBOX, Outcome.WORKSTATION})
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,12 @@ class Ending:
 
     @property
     def backs_off(self) -> bool:
-        return self.fault is not None and RULES[self.outcome].backs_off and not self.selftest_sees
+        return self.fault is not None and RULES[self.outcome].backs_off
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is remembered with its pull request, since no self-test will tell of it."""
+        return self.fault is not None and self.outcome in FAULTS_OF_A_REVIEW and not self.selftest_sees
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from appliance.core.backoff import delay
 from appliance.core.pulls import Policy, Pull, not_ready
 from appliance.core.verdict import WAITING, Gate, given_up, running
 
@@ -14,7 +15,8 @@ class Record:
     `known` is False when the forge could not be asked for our review: unknown is not "none". `gate` is what a review
     that exists, stored or posted, says. `attempts` counts those used up, `reason` says why the last one failed.
     `leased`: somebody reviews it now. `undelivered`: its result waits to be posted.
-    `suspect`: it ended in a fault although the workstation was well, so others go first.
+    `faults`: its last so many reviews in a row ended in a fault of sandbox or workstation, the last at `faulted_at`;
+    then others go first, and it waits longer each time.
     """
 
     known: bool = True
@@ -23,7 +25,8 @@ class Record:
     reason: str = ""
     leased: bool = False
     undelivered: bool = False
-    suspect: bool = False
+    faults: int = 0
+    faulted_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def plan(
     `records` by target; `now` in seconds of the epoch. A pull request without a record is unknown, and waits.
     """
     actions = [_action(pull, records.get(pull.target, Record(known=False)), now, policy, hold) for pull in pulls]
-    return sorted(actions, key=lambda action: records.get(action.pull.target, Record()).suspect)
+    return sorted(actions, key=lambda action: records.get(action.pull.target, Record()).faults > 0)
 
 
 def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold | None) -> Action:
@@ -107,5 +110,8 @@ def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold |
         return GiveUp(pull, gate.description, record.attempts, gate)
     if hold and (hold.until is None or hold.until > now):
         return Wait(pull, hold.reason, hold.until, hold.gate)
+    until = record.faulted_at + delay(record.faults, policy.interval, 1.0) if record.faults else now
+    if until > now:
+        return Wait(pull, "its review ended in a fault that is not its own", until, WAITING)
     attempt = record.attempts + 1
     return Review(pull, attempt, WAITING, running(attempt, policy.max_attempts))

@@ -38,12 +38,13 @@ class Pull:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which pull requests are ready, and how often one may be tried."""
+    """Which pull requests are ready, how often one may be tried, and the seconds between two cycles."""
 
     author_associations: frozenset[str] = frozenset({"OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"})
     skip_labels: frozenset[str] = frozenset()
     require_label: str | None = None
     max_attempts: int = 3
+    interval: float = 300.0
 
 
 def not_ready(pull: Pull, policy: Policy) -> str | None:
