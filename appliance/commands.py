@@ -8,7 +8,7 @@ from appliance import codex
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import WAITING, gate_of, running
-from appliance.forge import Source
+from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
 from appliance.forge.local import LocalForge
 from appliance.git import GitError, git
@@ -119,6 +119,9 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
         tries = store.records([pull])[pull.target].attempts + 1
         delivery.set_gate(forge, pull, running(tries, max(tries, parts.settings.max_attempts)))
         ending = review_once(parts, forge, pull, rehearse=rehearse, progress=progress)
+    except ForgeError as error:
+        ending = Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300])
+        raise
     finally:
         if ending.review is None:
             store.end_attempt(attempt, ending.outcome, ending.reason)

@@ -1,5 +1,7 @@
 """Posts stored reviews: the comment, then the gate. Only the posting is ever retried, never the review."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import structlog
@@ -21,13 +23,15 @@ log = structlog.get_logger()
 class Delivery:
     """`key` signs our markers; `block_priority` is the number of the priority that blocks.
 
-    `keep`: a gate that is there is left alone, since this process cannot read which reviews are ours.
+    `keep`: a gate that is there is left alone, since this process cannot read which reviews are ours. `alone` keeps
+    other processes from posting meanwhile: the loop would post what `review --post` has just stored.
     """
 
     store: Store
     key: bytes
     block_priority: int
     keep: bool = False
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
         """Post one stored review of `pull`; False if the pull request moved on and the review is abandoned.
@@ -35,6 +39,13 @@ class Delivery:
         Raises ForgeError; the review stays stored, and the next call looks for its marker before it posts again,
         since a write that failed may have landed.
         """
+        with self.alone():
+            if all(waiting.id != stored.id for waiting in self.store.undelivered()):
+                standing = self.store.review_of(pull)  # another process was first: the loop, or `review --post`
+                return standing is not None and standing.id == stored.id
+            return self._deliver(forge, stored, pull)
+
+    def _deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
         pull = forge.pull(pull.repository, pull.number)
         if not _still(pull, stored):
             return self._abandon(stored)

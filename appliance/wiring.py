@@ -17,6 +17,7 @@ from appliance.core.health import Health, of_fault
 from appliance.core.upstream import LOGIN_REMEDY
 from appliance.cycle import Cycle, Progress
 from appliance.delivery import Delivery
+from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
 from appliance.forge.local import LocalForge
@@ -34,6 +35,7 @@ from appliance.workdir import OwnerLocks, WorkDirs
 log = structlog.get_logger()
 
 HEALTH_VALID_SECONDS = 60.0
+POSTING_SECONDS = 600.0  # for another process to post one review, limits of the forge included
 NO_LOGIN = Fault("login", "There is neither a key nor a login for the model.", LOGIN_REMEDY)
 NO_TOKEN = Fault(
     "forge-login",
@@ -135,7 +137,14 @@ class Appliance:
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(self.store, self.key, self.settings.block_priority_number, keep=self.blocked is not None)
+        lock = self.settings.state_dir / "locks" / "delivery"
+        return Delivery(
+            self.store,
+            self.key,
+            self.settings.block_priority_number,
+            keep=self.blocked is not None,
+            alone=lambda: held(lock, timeout=POSTING_SECONDS, stop=self.stop),
+        )
 
     def no_login(self) -> Fault | None:
         """What is missing before any review can be asked for."""

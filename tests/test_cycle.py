@@ -17,6 +17,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Policy, Pull
 from appliance.core.verdict import gate_of
 from appliance.cycle import Cycle
+from appliance.flock import held
 from appliance.process import Stopped
 
 WAITING = "pending: waiting for the Codex review"
@@ -697,3 +698,35 @@ def test_the_selftest_is_asked_before_each_cycle(world: World) -> None:
     assert world.run().fault == SANDBOX
     world.selftest = None
     assert world.run().fault is None
+
+
+def test_a_result_that_two_processes_want_to_post_is_posted_once(world: World) -> None:
+    """`review --post` stores its result and posts it; the loop finds it stored in between."""
+    review = reviewed(world.pull()).review
+    assert review is not None
+    world.store.seen("github", APP, [world.pull()])
+    world.store.finish(world.store.begin_attempt(world.pull(), "me"), review, gate_of(review, 1))
+    lock = world.path / "delivery.lock"
+    delivery = replace(world.cycle().delivery, alone=lambda: held(lock, timeout=20))
+    [stored] = world.store.undelivered()
+    told: list[bool] = []
+
+    def post() -> None:
+        told.append(delivery.deliver(world.forge, stored, world.pull()))
+
+    threads = [threading.Thread(target=post) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (told, len(world.markers()), world.gate()) == ([True] * 4, 1, GREEN)
+
+
+def test_a_result_that_another_process_abandoned_is_not_told_as_posted(world: World) -> None:
+    review = reviewed(world.pull()).review
+    assert review is not None
+    world.store.finish(world.store.begin_attempt(world.pull(), "me"), review, gate_of(review, 1))
+    [stored] = world.store.undelivered()
+    world.store.abandon(stored.id)
+    assert not world.cycle().delivery.deliver(world.forge, stored, world.pull())
+    assert world.markers() == []
