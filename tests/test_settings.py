@@ -64,7 +64,7 @@ def parts(tmp_path: Path, fake_github: FakeGitHub) -> Iterator[Callable[..., App
     """Wires an appliance with the given settings, in front of a fake GitHub."""
     fake_github.tokens = {"one": Token("bot"), "two": Token("bot", sees=frozenset({"octo/lib"}))}
     for name in ("octo/app", "octo/lib"):
-        fake_github.add_repository(name)
+        fake_github.add_repository(name, private=True)
         fake_github.add_pull(name, "feature", files={"a": "1\n"})
     open_parts: list[Any] = []
 
