@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from appliance.core.upstream import Answer
 
@@ -67,8 +68,10 @@ class Gate:
         self._client: httpx.AsyncClient | None = None
         self._server = uvicorn.Server(
             uvicorn.Config(
-                Starlette(
-                    routes=[Route("/{path:path}", self._serve, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])]
+                _ends_quietly(
+                    Starlette(
+                        routes=[Route("/{path:path}", self._serve, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])]
+                    )
                 ),
                 uds=str(path),
                 log_config=None,
@@ -195,6 +198,16 @@ class Gate:
             answered = watch.answer(time.time())
             self.answers.append(replace(answered, message=self._redacted(answered.message)))
             await answer.aclose()
+
+
+def _ends_quietly(app: ASGIApp) -> ASGIApp:
+    """A request that is under way when the attempt ends is no error, though uvicorn logs it as one."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return serve
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Answer:
