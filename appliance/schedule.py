@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 HEARTBEAT_SECONDS = 15
 STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetching and posting should have moved
-SHUTDOWN_SECONDS = 8.0  # Docker kills after 10
+SHUTDOWN_SECONDS = 5.0  # Docker kills after 10, and a busy machine needs some of them
 ONE_CYCLE_SECONDS = 24 * 3600.0
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
