@@ -48,7 +48,7 @@ def answer(fake: FakeGitHub, request: Request) -> Response:
 def _get(fake: FakeGitHub, name: str) -> Any:
     if name == "health":
         return {"ok": True}
-    if name in ("writes", "exchanges"):
+    if name in ("writes", "exchanges", "failures"):
         return [plain(exchange) for exchange in getattr(fake, name)]
     if name == "repositories":
         return [plain(repository) for repository in fake.repositories.values()]

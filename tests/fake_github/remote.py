@@ -19,7 +19,7 @@ class RemoteFakeGitHub:
         return self._result(self._http.post(f"/_fake/{method}", json=arguments))
 
     def get(self, name: str) -> Any:
-        """`writes`, `exchanges`, `repositories` or `health`."""
+        """`writes`, `exchanges`, `failures`, `repositories` or `health`."""
         return self._result(self._http.get(f"/_fake/{name}"))
 
     def close(self) -> None:
