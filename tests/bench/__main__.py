@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE = "review-appliance:local"
+IMAGE = os.environ.get("APPLIANCE_TEST_IMAGE", "review-appliance:local")
 CONTAINER = "review-appliance-bench"
 PYTHON = "/opt/appliance/bin/python"
 IDLE_SECONDS = 30
@@ -34,6 +34,7 @@ Figures = dict[str, Any]
 def docker(*args: str) -> str:
     # Settings of the person's shell are no part of a measurement; the engine's own variables are.
     env = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME") or name.startswith("DOCKER_")}
+    env["APPLIANCE_TEST_IMAGE"] = IMAGE
     done = subprocess.run(["docker", *args], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"bench: docker {' '.join(args[:6])} … failed: {done.stderr.strip()[-2000:]}")
