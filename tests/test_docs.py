@@ -178,6 +178,13 @@ def test_files_that_are_named_are_there() -> None:
         assert (PROJECT / name).exists() or (PROJECT / "appliance" / name).exists(), name
 
 
+def test_every_module_has_its_place_in_the_table_of_rooms() -> None:
+    rooms = PAGES[PROJECT / "docs" / "architecture.md"].partition("\n## The rooms\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"[`/](\w+\.py)`", "\n".join(line for line in rooms.splitlines() if line.startswith("|"))))
+    modules = [*(PROJECT / "appliance").glob("*.py"), *(PROJECT / "appliance" / "core").glob("*.py")]
+    assert {path.name for path in modules if path.name != "__init__.py"} == named
+
+
 def test_lines_are_readable() -> None:
     for page, text in PAGES.items():
         fenced = False
