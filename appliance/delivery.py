@@ -1,5 +1,6 @@
 """Posts stored reviews: the comment, then the gate. Only the posting is ever retried, never the review."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,13 +19,17 @@ from appliance.store import Store, StoredReview
 
 log = structlog.get_logger()
 
+LANDING_SECONDS = 10.0  # so long a comment that was sent, and whose answer nobody heard, may still appear
+POSTING = "posting"
+
 
 @dataclass(frozen=True)
 class Delivery:
     """`key` signs our markers; `block_priority` is the number of the priority that blocks.
 
     `keep`: a gate that is there is left alone, since this process cannot read which reviews are ours. `alone` keeps
-    other processes from posting meanwhile: the loop would post what `review --post` has just stored.
+    other processes from posting meanwhile: the loop would post what `review --post` has just stored. `pause` waits for
+    so many seconds, or until the appliance stops.
     """
 
     store: Store
@@ -32,6 +37,8 @@ class Delivery:
     block_priority: int
     keep: bool = False
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
+    pause: Callable[[float], object] = lambda _seconds: None
+    clock: Callable[[], float] = time.time
 
     def deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
         """Post one stored review of `pull`; False if the pull request moved on and the review is abandoned.
@@ -64,13 +71,29 @@ class Delivery:
 
     def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
         assert stored.review is not None
+        self._let_land(stored)
         ours = [(found, mark) for found in forge.comments(pull) if (mark := markers.read(found.body, self.key))]
         for found, mark in ours:
             if mark.is_of(pull) and mark.at == stored.created_at:
                 return found
         earlier = [mark for _, mark in ours if mark.target == pull.target and not mark.is_of(pull)]
         body = self.body(stored, pull, forge, earlier[-1] if earlier else None)
-        return forge.post_comment(pull, body)
+        self.store.set_note(POSTING, {"review": stored.id, "at": self.clock()})
+        try:
+            posted = forge.post_comment(pull, body)
+        except ForgeError as error:
+            if error.permanent:  # refused: it will not appear
+                self.store.set_note(POSTING, None)
+            raise
+        self.store.set_note(POSTING, None)
+        return posted
+
+    def _let_land(self, stored: StoredReview) -> None:
+        """If this comment was sent a moment ago, by a process that was killed or heard no answer: wait for it."""
+        sent = self.store.note(POSTING)
+        if sent and sent["review"] == stored.id:
+            left = sent["at"] + LANDING_SECONDS - self.clock()
+            self.pause(min(max(left, 0.0), LANDING_SECONDS))
 
     def body(self, stored: StoredReview, pull: Pull, forge: Forge, earlier: Marker | None) -> str:
         """The comment of a stored review, marker included."""

@@ -144,6 +144,7 @@ class Appliance:
             self.settings.block_priority_number,
             keep=self.blocked is not None,
             alone=lambda: held(lock, timeout=POSTING_SECONDS, stop=self.stop),
+            pause=self.stop.wait,
         )
 
     def no_login(self) -> Fault | None:
@@ -218,7 +219,9 @@ def blocked(settings: Settings) -> Fault | None:
         with _opened(settings, None):
             return None
     except (OSError, ValueError, SQLAlchemyError) as error:
-        said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())[:300]
+        said = "; ".join(
+            line.strip() for line in str(getattr(error, "orig", None) or error).splitlines() if line.strip()
+        )[:300]
         remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
         return Fault("state", f"The state volume cannot be used: {said}", remedy, str(error))
 
