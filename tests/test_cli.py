@@ -1,0 +1,497 @@
+"""The commands as people and scripts call them: exit codes, one-line errors, JSON contracts (DESIGN section 12)."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fake_github import FakeGitHub
+from gitrepo import Repo
+from world import APP, SANDBOX, Scripted, failed, found, reviewed
+
+import appliance
+from appliance import health
+from appliance.cli import main, review
+from appliance.core.faults import Fault
+from appliance.core.health import Health
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.pulls import Pull
+from appliance.reviewing import Reviewer
+from appliance.sample import DEFECT_PATH
+from appliance.wiring import Appliance
+
+KEY = "sk-very-secret"
+Cli = Callable[..., Result]
+
+
+class Script:
+    """What the self-test finds, and how each review ends."""
+
+    fault: Fault | None = None
+    ending: Callable[[Pull], Ending] = staticmethod(lambda pull: reviewed(pull, found(1), verdict="incorrect"))
+    during: Callable[[], object] = staticmethod(lambda: None)
+    rehearsed: list[bool]
+
+    def __init__(self) -> None:
+        self.rehearsed = []
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    script = Script()
+    real = Appliance.reviewer
+
+    def play(pull: Pull, _: threading.Event) -> Ending:
+        script.during()
+        return script.ending(pull)
+
+    def reviewer(self: Appliance, *, rehearse: bool) -> Reviewer:
+        script.rehearsed.append(rehearse)
+        return Scripted(**vars(real(self, rehearse=rehearse)), script=play)
+
+    monkeypatch.setattr("appliance.wiring.blocked", lambda _: None)  # whoever runs the tests, root too
+    monkeypatch.setattr(Appliance, "selftest", lambda _: script.fault)
+    monkeypatch.setattr(Appliance, "reviewer", reviewer)
+    return script
+
+
+@pytest.fixture
+def cli(tmp_path: Path, fake_github: FakeGitHub, script: Script, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    fake_github.add_repository(APP, {"app.py": "print(1)\n"})
+    fake_github.add_pull(APP, "feature", files={"app.py": "print(2)\n"})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("appliance.forge.github_limits.WRITE_GAP", 0.0)
+    base = {
+        "APPLIANCE_STATE_DIR": str(tmp_path / "state"),
+        "APPLIANCE_RUN_DIR": str(tmp_path / "run"),
+        "APPLIANCE_GITHUB_URL": fake_github.url,
+        "APPLIANCE_REPOSITORIES": APP,
+        "GITHUB_TOKEN": fake_github.token,
+        "OPENAI_API_KEY": KEY,
+    }
+    old = os.umask(0o022)
+
+    def call(*args: str, **environment: str) -> Result:
+        done = CliRunner().invoke(main, args, env=base | environment)
+        assert KEY not in done.output, "a secret"
+        assert "Traceback" not in done.output
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    yield call
+    os.umask(old)
+
+
+def program(*args: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The real program in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "appliance.cli", *args],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(appliance.__file__).parents[1]), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd="/",
+    )
+
+
+def one_line(done: Result) -> str:
+    """The error: one line, with a cause and a next step."""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("…") and "[warning" not in line]
+    assert len(lines) == 1, done.stderr
+    assert "Next: " in lines[0]
+    return lines[0]
+
+
+# ---- usage
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nonsense"],
+        ["--nonsense"],
+        ["cycle", "extra"],
+        ["review"],
+        ["retry"],
+        ["review", "x", "--format", "xml"],
+        ["review", "x", "--fail-on", "P4"],
+        ["rehearse", "--format", "xml"],
+    ],
+)
+def test_a_usage_error_is_exit_code_2(args: list[str]) -> None:
+    done = program(*args)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_has_help() -> None:
+    told = program("--help").stdout
+    for name in ("serve", "cycle", "review", "selftest", "settings", "status", "retry", "rehearse"):
+        assert re.search(rf"^  {name}\s+\S", told, re.MULTILINE), name
+        assert main.commands[name].help
+    assert program("--version").stdout.startswith("appliance, version ")
+    assert review.name == "review"
+
+
+def test_bad_settings_are_told_all_at_once_by_every_command_that_needs_them() -> None:
+    for command in (["status"], ["cycle"], ["settings"], ["selftest"], ["retry", "x"], ["review", "x"], ["rehearse"]):
+        done = program(*command, APPLIANCE_INTERVAL="soon", GITHUB_TOKEN="ghp_ secret")
+        assert done.returncode == 2, command
+        assert "APPLIANCE_INTERVAL: " in done.stderr
+        assert "GITHUB_TOKEN: " in done.stderr
+        assert "Next: " in done.stderr
+        assert "secret" not in done.stderr + done.stdout
+        assert "Traceback" not in done.stderr
+
+
+# ---- settings, selftest
+
+
+def test_settings_are_printed_with_secrets_hidden(cli: Cli) -> None:
+    done = cli("settings", APPLIANCE_INTERVAL="4")
+    assert done.exit_code == 0
+    shown = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert shown["APPLIANCE_INTERVAL"] == "4"
+    assert shown["OPENAI_API_KEY"] == shown["GITHUB_TOKEN"] == "(set, hidden)"
+
+
+def test_the_selftests_json_is_the_contract(tmp_path: Path) -> None:
+    """For real: here it may hold or not, but what it prints has a form, and the exit code says which."""
+    places = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    done = program("selftest", "--json", **places)
+    told = json.loads(done.stdout)
+    assert done.returncode == (0 if told["ok"] else 1)
+    assert {"ok", "seconds", "steps", "fault"} <= told.keys()
+    assert all({"name", "ok", "seconds"} <= step.keys() for step in told["steps"])
+    assert told["ok"] == (told["fault"] is None)
+    if told["fault"]:
+        assert {"cause", "sentence", "remedy", "symptom", "facts"} <= told["fault"].keys()
+        text = program("selftest", **places)
+        assert text.returncode == 1
+        assert f"{told['fault']['cause']}: " in text.stderr
+        assert "Next: " in text.stderr
+
+
+def test_a_selftest_without_a_place_to_work_says_so(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    done = program("selftest", APPLIANCE_STATE_DIR=str(tmp_path / "state"))
+    assert done.returncode == 1
+    assert "Next: " in done.stderr.splitlines()[0]
+    assert "Traceback" not in done.stderr
+
+
+# ---- cycle, status, retry
+
+
+def test_a_cycle_that_went_well_is_exit_code_0(cli: Cli, fake_github: FakeGitHub) -> None:
+    done = cli("cycle")
+    assert (done.exit_code, done.stdout) == (0, "1 pull request, 1 reviewed\n")
+    assert len(fake_github.comments(APP, 1)) == 1
+    assert cli("cycle").stdout == "1 pull request, 0 reviewed\n"
+
+
+def test_a_cycle_that_failed_by_a_fault_is_exit_code_1_with_cause_and_next_step(cli: Cli, script: Script) -> None:
+    script.fault = SANDBOX
+    done = cli("cycle")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1] == str(SANDBOX)
+    assert json.loads(cli("status", "--json").stdout)["cycle"]["failed"] is True
+    script.fault = None
+    assert cli("cycle").exit_code == 0
+    assert json.loads(cli("status", "--json").stdout)["cycle"]["failed"] is False
+
+
+STATES = {"waiting", "reviewing", "reviewed", "given-up", "skipped"}
+
+
+def states(cli: Cli) -> dict[str, dict[str, Any]]:
+    told = json.loads(cli("status", "--json").stdout)
+    assert {"health", "cycle", "pulls"} <= told.keys()
+    assert {"state", "cause", "message", "since"} <= told["health"].keys()
+    assert {"last_ended", "next", "failed"} <= told["cycle"].keys()
+    for pull in told["pulls"]:
+        assert {"target", "head", "state", "attempts", "max_attempts", "next_try", "reason"} <= pull.keys()
+        assert pull["state"] in STATES
+    return {pull["target"]: pull for pull in told["pulls"]}
+
+
+def test_the_status_json_is_the_contract_in_every_state(
+    cli: Cli, script: Script, fake_github: FakeGitHub, tmp_path: Path
+) -> None:
+    assert states(cli) == {}
+    fake_github.add_pull(APP, "draft", files={"a": "1\n"}, draft=True)
+    script.fault = SANDBOX
+    cli("cycle")
+    found_states = states(cli)
+    assert {name: pull["state"] for name, pull in found_states.items()} == {
+        f"{APP}#1": "waiting",
+        f"{APP}#2": "skipped",
+    }
+    assert found_states[f"{APP}#1"]["reason"] == f"apparmor: {SANDBOX.sentence}"
+    assert found_states[f"{APP}#1"]["head"] == fake_github.repository(APP).pulls[1].head_sha
+    script.fault = None
+    seen: list[str] = []
+    script.during = lambda: seen.append(states(cli)[f"{APP}#1"]["state"])
+    script.ending = lambda _: Ending(Outcome.TIMEOUT, "timeout")
+    for _ in range(3):
+        cli("cycle")
+    assert seen == ["reviewing"] * 3
+    given_up = states(cli)[f"{APP}#1"]
+    assert (given_up["state"], given_up["attempts"], given_up["max_attempts"]) == ("given-up", 3, 3)
+    script.ending = reviewed
+    cli("retry", f"{APP}#1")
+    cli("cycle")
+    assert states(cli)[f"{APP}#1"]["state"] == "reviewed"
+
+
+def test_status_tells_health_as_the_container_shows_it(cli: Cli, tmp_path: Path) -> None:
+    told = json.loads(cli("status", "--json").stdout)["health"]
+    assert (told["state"], told["cause"]) == ("unhealthy", "stale")
+    health.write(tmp_path / "run", Health("unhealthy", "apparmor", "It forbids. Next: load.", 5.0), valid_for=60)
+    told = json.loads(cli("status", "--json").stdout)["health"]
+    assert told == {"state": "unhealthy", "cause": "apparmor", "message": "It forbids. Next: load.",
+                    "since": "1970-01-01T00:00:05Z"}  # fmt: skip
+
+
+def test_status_as_text_shows_it_all_and_takes_hostile_names(cli: Cli, script: Script) -> None:
+    script.ending = lambda _: Ending(Outcome.MODEL_OUTPUT, "no valid review: [red]x[/] [/nothing]")
+    for _ in range(3):
+        cli("cycle")
+    done = cli("status")
+    assert done.exit_code == 0
+    assert f"{APP}#1" in done.stdout
+    assert "given-up" in done.stdout
+    assert "[red]x[/] [/nothing]" in " ".join(done.stdout.split())
+
+
+def test_a_retry_takes_the_target_in_each_form(cli: Cli, script: Script, fake_github: FakeGitHub) -> None:
+    script.ending = lambda _: Ending(Outcome.TIMEOUT, "timeout")
+    cli("cycle")
+    for name in (
+        f"{APP}#1",
+        "Octo/App#1",
+        f"{fake_github.base}/octo/app/pull/1",
+        f"{fake_github.base}/octo/app/pull/1/files",
+    ):
+        done = cli("retry", name)
+        assert (done.exit_code, done.stdout.split(" ")[0]) == (0, f"{APP}#1")
+    assert states(cli)[f"{APP}#1"]["state"] == "waiting"
+    for name in (f"{APP}#2", "nonsense", "", "octo/app"):
+        done = cli("retry", name)
+        assert done.exit_code == 2
+        assert "not watched" in one_line(done)
+
+
+def test_a_retry_ends_the_wait_for_a_model(cli: Cli, script: Script) -> None:
+    script.ending = lambda _: failed(Outcome.MODEL_REFUSED)
+    cli("cycle")
+    script.ending = reviewed
+    assert cli("cycle").exit_code == 1, "it waits"
+    cli("retry", f"{APP}#1")
+    assert cli("cycle").exit_code == 0
+
+
+# ---- review
+
+
+CONTRACT = ["target", "head_sha", "base_sha", "merge_base", "verdict", "gate", "findings", "summary", "reasoning",
+            "limits", "usage", "seconds"]  # fmt: skip
+
+
+def test_the_reviews_json_is_the_contract_and_the_only_thing_on_stdout(cli: Cli, fake_github: FakeGitHub) -> None:
+    done = cli("review", f"{APP}#1", "--format", "json")
+    assert done.exit_code == 0, "findings are no failure"
+    told = json.loads(done.stdout)
+    assert set(CONTRACT) <= told.keys()
+    assert (told["target"], told["verdict"], told["gate"]) == (f"{APP}#1", "incorrect", "failure")
+    assert [each["priority"] for each in told["findings"]] == [1]
+    assert done.stderr.startswith("… self-test"), "progress is on stderr"
+    assert fake_github.writes == []
+
+
+def test_text_and_markdown(cli: Cli) -> None:
+    for form in ("text", "markdown"):
+        told = cli("review", f"{APP}#1", "--format", form).stdout
+        assert "[P1] Off by one" in told
+        assert "Verdict: incorrect" in told
+        assert "review-appliance:v1" not in told
+
+
+@pytest.mark.parametrize(("fail_on", "code"), [(None, 0), ("P0", 0), ("P1", 3), ("p2", 3), ("P3", 3)])
+def test_fail_on_is_exit_code_3(fail_on: str | None, code: int, cli: Cli) -> None:
+    done = cli("review", f"{APP}#1", *(["--fail-on", fail_on] if fail_on else []))
+    assert done.exit_code == code
+    assert "Off by one" in done.stdout
+
+
+def test_posted_it_is_stored_and_shown_as_the_loop_would(cli: Cli, fake_github: FakeGitHub) -> None:
+    seen: list[str | None] = []
+    sha = fake_github.repository(APP).pulls[1].head_sha
+    Script.during = staticmethod(lambda: seen.append(fake_github.statuses(APP, sha)[0].description))
+    try:
+        assert cli("review", f"{APP}#1", "--post").exit_code == 0
+    finally:
+        Script.during = staticmethod(lambda: None)
+    assert seen == ["Codex review running (attempt 1 of 3)"]
+    assert fake_github.statuses(APP, sha)[0].description == "1 blocking finding (P1)"
+    assert len(fake_github.comments(APP, 1)) == 1
+    fake_github.clear()
+    assert cli("cycle").stdout == "1 pull request, 0 reviewed\n"
+    assert fake_github.writes == []
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SANDBOX, Outcome.LOGIN, Outcome.QUOTA, Outcome.MODEL_UNREACHABLE])
+def test_a_review_that_failed_by_a_fault_is_exit_code_1_and_no_attempt(
+    outcome: Outcome, cli: Cli, script: Script, fake_github: FakeGitHub
+) -> None:
+    script.ending = lambda _: failed(outcome)
+    for post in ([], ["--post"]):
+        done = cli("review", f"{APP}#1", *post)
+        assert done.exit_code == 1
+        assert one_line(done).startswith(f"{outcome.value}: ")
+        assert done.stdout == ""
+    sha = fake_github.repository(APP).pulls[1].head_sha
+    assert fake_github.statuses(APP, sha)[0].description == "waiting for the Codex review"
+    cli("cycle")
+    assert (states(cli)[f"{APP}#1"]["state"], states(cli)[f"{APP}#1"]["attempts"]) == ("waiting", 0)
+
+
+def test_a_review_without_a_sandbox_is_none(cli: Cli, script: Script) -> None:
+    script.fault = SANDBOX
+    done = cli("review", f"{APP}#1")
+    assert (done.exit_code, one_line(done)) == (1, str(SANDBOX))
+    assert script.rehearsed == []
+
+
+def test_a_review_without_a_login_is_none_and_never_a_rehearsal(cli: Cli, script: Script) -> None:
+    done = cli("review", f"{APP}#1", OPENAI_API_KEY="")
+    assert done.exit_code == 1
+    assert one_line(done).startswith("login: ")
+    assert script.rehearsed == []
+
+
+def test_one_that_is_being_reviewed_is_said_so(cli: Cli, script: Script) -> None:
+    told: list[Result] = []
+    script.during = lambda: told.append(cli("review", f"{APP}#1", "--post")) if not told else None
+    cli("cycle")
+    assert told[0].exit_code == 2
+    assert "is being reviewed now" in one_line(told[0])
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = Repo(tmp_path / "a repo")
+    repo.commit("first", a="1\n")
+    repo.git("checkout", "--quiet", "-b", "feature")
+    repo.commit("second", a="2\n")
+    return repo
+
+
+def test_a_path_is_reviewed_against_its_default_branch_or_what_is_named(cli: Cli, repo: Repo) -> None:
+    for args in ([], ["--base", "main"], ["--base", "main", "--head", "feature"], ["--base", "HEAD~1"]):
+        told = json.loads(cli("review", str(repo.path), *args, "--format", "json").stdout)
+        assert told["head_sha"] == repo.git("rev-parse", "feature")
+        assert told["base_sha"] == repo.git("rev-parse", "main")
+    told = json.loads(cli("review", f"{repo.path}#feature", "--format", "json").stdout)
+    assert told["target"] == f"{repo.path}#feature"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["nonsense"], 2, "no such pull request or path"),
+        (["/nowhere"], 2, "no such pull request or path"),
+        (["{repo}", "--base", "nope"], 2, "has no commit nope"),
+        (["{repo}", "--base", "--upload-pack=x"], 2, "has no commit"),
+        (["{repo}", "--head", "$(touch x)"], 2, "has no commit"),
+        (["{repo}#feature", "--head", "x"], 2, "leave out --head"),
+        (["{repo}#nope"], 1, "names no branch"),
+        (["{repo}", "--base", "main", "--post"], 2, "--post"),
+        (["octo/app#1", "--base", "main"], 2, "--base and --head go with a path"),
+        (["octo/app#99"], 1, "forge-not-found: "),
+        (["octo/gone#1"], 1, "forge-not-found: "),
+        (["https://other.example/octo/app/pull/1"], 2, "is on other.example"),
+    ],
+)
+def test_what_cannot_be_reviewed_is_one_line(args: list[str], code: int, said: str, cli: Cli, repo: Repo) -> None:
+    done = cli("review", *(arg.replace("{repo}", str(repo.path)) for arg in args))
+    assert done.exit_code == code, done.output
+    assert said in one_line(done)
+
+
+def test_a_path_without_a_default_branch_or_a_repository(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    assert cli("review", str(tmp_path / "plain")).exit_code in (1, 2)
+    odd = Repo(tmp_path / "odd")
+    odd.commit("x", a="1")
+    odd.git("branch", "-m", "trunk")
+    done = cli("review", str(odd.path))
+    assert (done.exit_code, "neither main nor master" in one_line(done)) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ({"status": 401}, "forge-login"),
+        ({"status": 500, "times": 99}, "forge-unreachable"),
+        ({"status": 200, "truncate": True, "times": 99}, "forge-unreachable"),
+    ],
+    ids=str,
+)
+def test_what_the_forge_refuses_is_one_line(how: dict[str, Any], cause: str, cli: Cli, fake_github: FakeGitHub) -> None:
+    fake_github.fail(path="/pulls/1", **how)
+    done = cli("review", f"{APP}#1")
+    assert done.exit_code == 1
+    assert one_line(done).startswith(f"{cause}: ")
+
+
+# ---- rehearse
+
+
+def test_a_rehearsal_finds_the_planted_defect_or_fails(cli: Cli, script: Script) -> None:
+    from dataclasses import replace
+
+    script.ending = lambda pull: reviewed(pull, replace(found(1), path=DEFECT_PATH))
+    done = cli("rehearse")
+    assert done.exit_code == 0
+    assert "The chain works" in done.stdout
+    assert json.loads(cli("rehearse", "--format", "json").stdout)["findings"]
+    script.ending = lambda pull: reviewed(pull, found(1))
+    done = cli("rehearse")
+    assert done.exit_code == 1
+    assert "the planted defect was not found" in one_line(done)
+    assert set(script.rehearsed) == {True}
+
+
+# ---- the state volume
+
+
+def test_a_state_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    for command in (["retry", "x"], ["review", "x"], ["rehearse"]):
+        done = program(*command, APPLIANCE_STATE_DIR=str(tmp_path / "state"), APPLIANCE_RUN_DIR=str(tmp_path / "run"))
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+        assert "Next: " in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    """`appliance settings | head -1`."""
+    script = f"{sys.executable} -m appliance.cli settings | true"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(appliance.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert "Traceback" not in done.stderr
