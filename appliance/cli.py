@@ -69,6 +69,7 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     from appliance.forge import ForgeError
     from appliance.git import GitError
     from appliance.log import configure
+    from appliance.store import words
     from appliance.wiring import appliance
 
     configure(settings.log_format, quiet=quiet)
@@ -82,7 +83,9 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     except GitError as error:
         raise Failure(f"{error.cause}: {error}") from None
     except (OSError, ValueError, SQLAlchemyError) as error:
-        raise Failure(f"state: {error} Next: check the volume at {settings.state_dir} and its free space.") from None
+        raise Failure(
+            f"state: {words(error)}. Next: check the volume at {settings.state_dir} and its free space."
+        ) from None
 
 
 @main.command()

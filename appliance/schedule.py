@@ -28,6 +28,7 @@ from appliance.health import heartbeat, write
 from appliance.process import Stopped
 from appliance.reviewing import git_fault, workstation_ending
 from appliance.settings import Settings
+from appliance.store import words
 from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
 
 log = structlog.get_logger()
@@ -47,7 +48,7 @@ def run_cycle(parts: Appliance, progress: Progress | None = None) -> Result:
     try:
         parts.store.set_note("cycle", note)
     except SQLAlchemyError as error:
-        log.error("cycle.unnoted", error=str(error))
+        log.error("cycle.unnoted", error=words(error))
     return result
 
 
@@ -73,7 +74,7 @@ def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:
         fault = workstation_ending(error).fault
     except SQLAlchemyError as error:
         full = "disk is full" in str(error)  # SQLite's words
-        fault = workstation_ending(OSError(errno.ENOSPC, str(error)) if full else OSError(str(error))).fault
+        fault = workstation_ending(OSError(errno.ENOSPC, words(error)) if full else OSError(words(error))).fault
     except ForgeError as error:
         fault = Fault(error.cause, str(error), error.remedy, str(error))
     except GitError as error:

@@ -401,6 +401,11 @@ def open_store(path: Path, clock: Callable[[], float] = time.time) -> Store:
     return Store(engine, clock)
 
 
+def words(error: Exception) -> str:
+    """What the database itself said, on one line, without SQLAlchemy's advice to programmers."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())[:500]
+
+
 def _pragmas(connection: Any, _: object) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):

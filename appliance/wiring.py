@@ -29,7 +29,7 @@ from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
 from appliance.selftest import nested_probe, selftest
 from appliance.settings import OPENAI_API, REHEARSAL_MODEL, Settings
-from appliance.store import Store, open_store
+from appliance.store import Store, open_store, words
 from appliance.workdir import OwnerLocks, WorkDirs
 
 log = structlog.get_logger()
