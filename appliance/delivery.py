@@ -1,7 +1,7 @@
 """Posts stored reviews: the comment, then the gate. Only the posting is ever retried, never the review."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -71,11 +71,11 @@ class Delivery:
 
     def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
         assert stored.review is not None
-        self._let_land(stored)
-        ours = [(found, mark) for found in forge.comments(pull) if (mark := markers.read(found.body, self.key))]
-        for found, mark in ours:
-            if mark.is_of(pull) and mark.at == stored.created_at:
-                return found
+        ours = self._ours(forge, pull)
+        if not _landed(ours, stored, pull) and self._let_land(stored):
+            ours = self._ours(forge, pull)
+        if found := _landed(ours, stored, pull):
+            return found
         earlier = [mark for _, mark in ours if mark.target == pull.target and not mark.is_of(pull)]
         body = self.body(stored, pull, forge, earlier[-1] if earlier else None)
         self.store.set_note(POSTING, {"review": stored.id, "at": self.clock()})
@@ -88,12 +88,17 @@ class Delivery:
         self.store.set_note(POSTING, None)
         return posted
 
-    def _let_land(self, stored: StoredReview) -> None:
+    def _let_land(self, stored: StoredReview) -> bool:
         """If this comment was sent a moment ago, by a process that was killed or heard no answer: wait for it."""
         sent = self.store.note(POSTING)
-        if sent and sent["review"] == stored.id:
-            left = sent["at"] + LANDING_SECONDS - self.clock()
-            self.pause(min(max(left, 0.0), LANDING_SECONDS))
+        left = sent["at"] + LANDING_SECONDS - self.clock() if sent and sent["review"] == stored.id else 0.0
+        if left <= 0:
+            return False
+        self.pause(min(left, LANDING_SECONDS))
+        return True
+
+    def _ours(self, forge: Forge, pull: Pull) -> list[tuple[Comment, Marker]]:
+        return [(found, mark) for found in forge.comments(pull) if (mark := markers.read(found.body, self.key))]
 
     def body(self, stored: StoredReview, pull: Pull, forge: Forge, earlier: Marker | None) -> str:
         """The comment of a stored review, marker included."""
@@ -163,3 +168,8 @@ class Delivery:
 def _still(pull: Pull, stored: StoredReview) -> bool:
     """Whether the pull request is still what was reviewed: looked at before each write."""
     return pull.open and pull.key == (stored.head_sha, stored.base_ref)
+
+
+def _landed(ours: Sequence[tuple[Comment, Marker]], stored: StoredReview, pull: Pull) -> Comment | None:
+    """The comment of this very review, if it is there."""
+    return next((it for it, mark in ours if mark.is_of(pull) and mark.at == stored.created_at), None)
