@@ -28,7 +28,6 @@ def test_killed_during_a_review_it_reviews_after_the_restart(stack: Stack) -> No
     stack.container.start()
     stack.wait_gate(pull["head_sha"], "failure")
     stack.wait_log("attempt.interrupted")
-    assert stack.statuses(pull["head_sha"]).count(RUNNING) >= 1, "the attempt's number did not move"
     assert {text for _, text in stack.statuses(pull["head_sha"]) if "attempt" in text} == {RUNNING[1]}
     assert stack.row(1)["attempts"] == 1
     assert len(stack.comments(1)) == 1
@@ -39,26 +38,27 @@ def test_killed_during_a_review_it_reviews_after_the_restart(stack: Stack) -> No
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param({"delay": 20.0, "disconnect": True, "status": 500}, id="never arrives"),
-        pytest.param({"delay": 20.0, "status": 502, "store": True}, id="arrives late and unheard"),
+        pytest.param({"delay": 5.0, "status": 502}, id="sent, and lost"),
+        pytest.param({"delay": 5.0, "status": 502, "store": True}, id="sent, and landing after the restart"),
         pytest.param({"status": 502, "store": True}, id="stored, then 502"),
-        pytest.param({"status": 502}, id="502"),
     ],
 )
 def test_killed_between_the_stored_result_and_its_posting(stack: Stack, failure: dict[str, Any]) -> None:
     stack.forge.call("fail", method="POST", path=COMMENTS, **failure)
     pull = stack.pull()
     stack.start()
-    stack.wait_log("review.done")
+    eventually("a comment on its way", lambda: stack.forge.get("failures")[0]["times"] == 0)
     if not failure.get("delay"):
-        eventually("the failed posting", lambda: "delivery.failed" in stack.log)
+        stack.wait_log("delivery.failed")
     killed(stack)
+    assert "review.done" in stack.log
+    assert "review.posted" not in stack.log
     asked = len(stack.model.requests)
     stack.container.start()
-    stack.wait_gate(pull["head_sha"], "failure")
     stack.wait_log("review.posted")
     stack.cycles(1)
     assert len(stack.comments(1)) == 1
+    assert stack.gate(pull["head_sha"]) == ("failure", "1 blocking finding (P1)")
     assert len(stack.model.requests) == asked, "the model was asked again"
     assert stack.row(1)["attempts"] == 1
     assert stack.statuses(pull["head_sha"]).count(RUNNING) == 1
@@ -74,7 +74,7 @@ def stopped(stack: Stack) -> None:
     assert time.monotonic() - begun < 10.0
     state = stack.state
     assert (state["Status"], state["ExitCode"], state["OOMKilled"], state["Pid"]) == ("exited", 0, False, 0)
-    assert "stopping" in stack.log
+    assert "stopping" in stack.log and "Traceback" not in stack.log and ".defect" not in stack.log
     left = [pid for pid in pids if ours and Path(f"/proc/{pid}").exists()]
     assert left == []
 
@@ -106,7 +106,7 @@ def test_stopped_during_a_review(stack: Stack) -> None:
 def test_stopped_while_the_forge_hangs(stack: Stack) -> None:
     stack.forge.call("fail", method="GET", path=f"/repos/{REPOSITORY}/pulls", delay=60.0)
     stack.start()
-    stack.wait_health("starting")  # the first cycle waits for the listing
+    eventually("a request that hangs", lambda: stack.forge.get("failures")[0]["times"] == 0)
     stopped(stack)
 
 
@@ -114,7 +114,7 @@ def test_stopped_while_a_fetch_hangs(stack: Stack) -> None:
     stack.pull()
     stack.forge.call("fail", path=r"\.git/", delay=60.0, times=5)
     stack.start()
-    stack.wait_log("review.start")
+    eventually("a fetch that hangs", lambda: stack.forge.get("failures")[0]["times"] < 5)
     stopped(stack)
     assert "stopping.hangs" not in stack.log
 
