@@ -219,9 +219,7 @@ def blocked(settings: Settings) -> Fault | None:
         with _opened(settings, None):
             return None
     except (OSError, ValueError, SQLAlchemyError) as error:
-        said = "; ".join(
-            line.strip() for line in str(getattr(error, "orig", None) or error).splitlines() if line.strip()
-        )[:300]
+        said = words(error)[:300]
         remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
         return Fault("state", f"The state volume cannot be used: {said}", remedy, str(error))
 
