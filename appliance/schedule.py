@@ -36,6 +36,7 @@ log = structlog.get_logger()
 HEARTBEAT_SECONDS = 15
 STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetching and posting should have moved
 SHUTDOWN_SECONDS = 5.0  # Docker kills after 10, and a busy machine needs some of them
+KEPT_SECONDS = 90 * 86_400.0  # an answer of the forge that is older belongs to what is watched no more
 ONE_CYCLE_SECONDS = 24 * 3600.0
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
@@ -56,12 +57,8 @@ def _alone(parts: Appliance, progress: Progress | None) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
         for removed in parts.work.reclaim():
             log.info("workdir.reclaimed", path=str(removed))
-        cycle = parts.cycle(progress)
-        try:
-            return cycle.run()
-        finally:
-            for forge in cycle.forges:
-                forge.close()
+        parts.store.forget_answers_before(time.time() - KEPT_SECONDS)
+        return parts.cycle(progress).run()
 
 
 def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -60,6 +60,12 @@ class Appliance:
     work: WorkDirs
     stop: threading.Event
     blocked: Fault | None = None
+    _forges: list[Forge] = field(default_factory=list)
+
+    def close(self) -> None:
+        for forge in self._forges:
+            forge.close()
+        self.store.close()
 
     @property
     def login(self) -> Login:
@@ -124,7 +130,12 @@ class Appliance:
         )
 
     def forges(self) -> list[Forge]:
-        """All that is configured; the sample when nothing is."""
+        """All that is configured; the sample when nothing is. Made once: a forge remembers what limits it."""
+        if not self._forges:
+            self._forges = self._make_forges()
+        return self._forges
+
+    def _make_forges(self) -> list[Forge]:
         settings = self.settings
         if settings.rehearsal:
             return [self.local([sample.make(self.sample)])]
@@ -243,7 +254,7 @@ def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
     store = open_store(state / "appliance.db")
     try:
         locks = OwnerLocks(state / "locks")
-        yield Appliance(
+        parts = Appliance(
             settings=settings,
             store=store,
             key=keys.signing_key(state / "signing.key"),
@@ -253,5 +264,10 @@ def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
             stop=threading.Event(),
             blocked=fault,
         )
-    finally:
+    except BaseException:
         store.close()
+        raise
+    try:
+        yield parts
+    finally:
+        parts.close()

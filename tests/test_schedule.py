@@ -18,6 +18,7 @@ from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.cycle import Progress, Result
 from appliance.forge import ForgeError
+from appliance.forge.local import LocalForge
 from appliance.git import GitError
 from appliance.process import Stopped
 from appliance.schedule import Loop, run_cycle
@@ -52,7 +53,6 @@ class Cycles:
     parts: Appliance
     what: list[Callable[[], Result]]
     times: list[tuple[float, float]] = field(default_factory=list)
-    forges: tuple[()] = ()
     running: int = 0
     most: int = 0
     progress: Progress | None = None
@@ -185,21 +185,22 @@ def test_two_processes_never_run_a_cycle_at_once(parts: Appliance, monkeypatch: 
     assert (len(cycles.times), cycles.most) == (2, 1)
 
 
-def test_forges_are_closed_after_each_cycle_even_a_broken_one(
-    parts: Appliance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed: list[int] = []
-
-    class Forge:
-        def close(self) -> None:
-            closed.append(1)
-
-    for what in (lambda: GOOD, raising(RuntimeError("x"))):
-        cycles = Cycles(parts, [what])
-        cycles.forges = (Forge(),)  # type: ignore[assignment]
-        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, cycles=cycles: cycles(progress))
-        run_cycle(parts)
-    assert len(closed) == 2
+def test_forges_are_made_once_and_closed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forge remembers until when it is limited: a new one for each cycle would ask again each time."""
+    monkeypatch.setattr("appliance.wiring.blocked", lambda _: None)
+    closed: list[str] = []
+    monkeypatch.setattr(LocalForge, "close", lambda forge: closed.append(forge.name))
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    given = {
+        "APPLIANCE_STATE_DIR": str(tmp_path / "state"),
+        "APPLIANCE_RUN_DIR": str(tmp_path / "run"),
+        "APPLIANCE_LOCAL_REPOSITORIES": str(folder),
+    }
+    with appliance(load(given, None)) as parts:
+        assert parts.cycle().forges is parts.cycle().forges
+        assert closed == []
+    assert closed == ["local"]
 
 
 def test_a_stop_during_a_cycle_ends_the_loop_soon_and_is_no_fault(
