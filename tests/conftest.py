@@ -11,7 +11,22 @@ pytest_plugins = ["fake_github.fixtures"]
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and (os.environ.get("CI") or os.environ.get("APPLIANCE_CI")):
+    if report.skipped and not hasattr(report, "wasxfail") and in_ci():
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which is a failure in CI: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if report.skipped and in_ci():
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped, which is a failure in CI: {report.longrepr}"
+    return report
+
+
+def in_ci() -> bool:
+    return bool(os.environ.get("CI") or os.environ.get("APPLIANCE_CI"))

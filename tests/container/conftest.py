@@ -1,10 +1,13 @@
 """Stacks of containers that leave nothing behind, and what they said when a test fails."""
 
+import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.client import DockerClient
+from docker.errors import APIError, DockerException, ImageNotFound
 
 from .stack import FORGED, IMAGE, PROJECT, Stack
 
@@ -29,30 +32,23 @@ def pytest_runtest_makereport(
 
 
 def last_words(stack: Stack) -> str:
-    import docker.errors
-
     try:
         return f"{stack.state}\n{stack.log[-8000:]}"
-    except docker.errors.APIError as error:
+    except APIError as error:
         return f"no log: {error}"
 
 
 @pytest.fixture(scope="session")
 def engine() -> None:
     """An engine that answers and has the image; it is built if it is missing."""
-    import subprocess
-
-    import docker
-    import docker.errors
-
     try:
-        client = docker.from_env()
+        client = DockerClient.from_env()
         client.ping()
-    except docker.errors.DockerException as error:
+    except DockerException as error:
         pytest.skip(f"needs a Docker engine: {error}")
     try:
         client.images.get(IMAGE)
-    except docker.errors.ImageNotFound:
+    except ImageNotFound:
         subprocess.run([str(PROJECT / "docker/up"), "--build"], check=True, timeout=900)
         client.images.get(IMAGE)
     finally:

@@ -124,14 +124,21 @@ class Model:
 
 
 async def _rehearsal(raw: bytes) -> Response:
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=rehearsal.app()), base_url="http://script") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=rehearsal.app()), base_url="http://script"
+    ) as client:
         answer = await client.post("/v1/responses", content=raw)
     return Response(answer.content, answer.status_code, media_type="text/event-stream")
 
 
 def _stream(text: str) -> Response:
     """An answer of one message, as server-sent events."""
-    message = {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": text}]}
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "id": "msg_1",
+        "content": [{"type": "output_text", "text": text}],
+    }
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20, **details}
     events: list[Mapping[str, Any]] = [

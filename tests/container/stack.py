@@ -1,7 +1,8 @@
 """One appliance in a container, beside a fake GitHub and a scripted model.
 
 The container is started with compose.yaml's own options; the override that is written here changes no more than its
-name, environment, and how soon and how often its health is asked, and in the tests of a fault the one option that is under test.
+name, its environment, and how soon and how often its health is asked; in the tests of a fault also the one option that
+is under test.
 """
 
 import json
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import docker
 import httpx
+from docker.client import DockerClient
 from fake_github.remote import RemoteFakeGitHub
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ PROJECT = Path(__file__).parent.parent.parent
 IMAGE = os.environ.get("APPLIANCE_TEST_IMAGE", "review-appliance:local")
 TOKEN = "ghp_Planted0Token0That0Nobody0May0Ever0See0"
 KEY = "sk-planted-key-that-nobody-may-ever-see"
-PATIENCE = float(os.environ.get("PATIENCE", 60.0))  # seconds; the machine may have much else to do
+PATIENCE = 60.0  # seconds; the machine may have much else to do
 REPOSITORY = "octo/shop"
 FORGED = {
     "APPLIANCE_GITHUB_URL": "http://forge:8080",
@@ -108,7 +109,7 @@ class Stack:
 
     def __post_init__(self) -> None:
         self.project = f"appliance-test-{uuid.uuid4().hex[:8]}"
-        self.docker = docker.from_env(timeout=120)
+        self.docker = DockerClient.from_env(timeout=120)
         self._closing: list[Callable[[], None]] = [self.docker.close]
 
     # ---- starting and ending
@@ -176,7 +177,12 @@ class Stack:
         return "\n".join(lines) + "\n"
 
     def _address(self, service: str, port: int) -> str:
-        return f"http://{self.compose('port', service, str(port)).strip()}"
+        (found,) = self.docker.containers.list(
+            filters={
+                "label": [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"],
+            }
+        )
+        return f"http://127.0.0.1:{found.ports[f'{port}/tcp'][0]['HostPort']}"
 
     # ---- the container
 
@@ -259,7 +265,7 @@ class Stack:
         return [(it["state"], it["description"]) for it in reversed(found)]
 
     def gate(self, sha: str) -> tuple[str, str] | None:
-        return (self.statuses(sha) or [None])[-1]
+        return next(reversed(self.statuses(sha)), None)
 
     def wait_gate(self, sha: str, state: str, text: str = "", seconds: float = PATIENCE) -> None:
         """Until the newest commit status is this."""
@@ -308,7 +314,8 @@ class Stack:
     def codex(self) -> int:
         """The pid of the Codex that reviews now."""
         return eventually(
-            "a codex process", lambda: [pid for pid, line in self.processes() if line.startswith("/opt/codex/bin/codex")]
+            "a codex process",
+            lambda: [pid for pid, line in self.processes() if line.startswith("/opt/codex/bin/codex")],
         )[0]
 
 

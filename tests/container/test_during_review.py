@@ -1,5 +1,6 @@
 """Container test 5, DESIGN scenario 2: the sandbox fails in the middle of a review, after a good self-test."""
 
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,6 @@ def stand_in(stacks: Start, tmp_path: Path) -> Iterator[tuple[Stack, Path]]:
         archive.write_bytes(b"".join(chunks))
     finally:
         made.remove()
-    import tarfile
-
     with tarfile.open(archive) as tar:
         tar.extract("bwrap", folder, filter="data")
     script = tmp_path / "bwrap"

@@ -125,7 +125,11 @@ def test_review_with_post_publishes(reviewed: Stack) -> None:
 
 
 def test_what_a_person_mistypes_is_one_line_and_exit_2(reviewed: Stack) -> None:
-    for wrong in (["review", "nonsense"], ["review", f"{REPOSITORY}#1", "--base", "main"], ["appliance", "retry", "x#1"]):
+    for wrong in (
+        ["review", "nonsense"],
+        ["review", f"{REPOSITORY}#1", "--base", "main"],
+        ["appliance", "retry", "x#1"],
+    ):
         done = reviewed.exec(*wrong)
         assert done.code == 2, done
         assert "Traceback" not in done.err and "Next:" in done.err
@@ -157,7 +161,14 @@ def test_no_secret_is_seen_anywhere(reviewed: Stack) -> None:
     reviewed.wait_gate(held["head_sha"], "failure")
     found = reviewed.exec("grep", "-rlaF", "-e", KEY, "-e", TOKEN, "/var/lib/appliance", "/tmp", "/run")
     assert (found.code, found.out) == (1, "")
+    inspected = {**reviewed.container.attrs, "Config": {**reviewed.container.attrs["Config"], "Env": "as given"}}
     posted = str([reviewed.forge.get("writes"), reviewed.comments(1)])
-    for place, text in (("log", reviewed.log), ("argv", lines), ("jail", jail), ("forge", posted)):
+    for place, text in (
+        ("log", reviewed.log),
+        ("argv", lines),
+        ("jail", jail),
+        ("forge", posted),
+        ("inspect", str(inspected)),
+    ):
         assert KEY not in text and TOKEN not in text, place
     assert {request["authorization"] for request in reviewed.model.requests} == {f"Bearer {KEY}"}
