@@ -88,9 +88,9 @@ def _next(body: Mapping[str, Any]) -> dict[str, Any]:
     added = list(added_lines(outputs[0]))
     if not added:
         return _answer("inconclusive", "The diff could not be read, or it is empty.", [])
-    if len(outputs) == 1:
-        return _command(f"cat -n -- {shlex.quote(added[0][0])}")
     findings = [finding for path, line, text in added for finding in _judge(path, line, text)]
+    if len(outputs) == 1:  # like a reviewer, look at the whole file before judging
+        return _command(f"cat -n -- {shlex.quote(findings[0]['path'] if findings else added[0][0])}")
     files = sorted({path for path, _, _ in added})
     summary = f"The change adds {len(added)} lines in {', '.join(files)}."
     return _answer("incorrect" if findings else "correct", summary, findings)
