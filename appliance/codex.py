@@ -140,7 +140,7 @@ def _run(
         done = process.run(
             jail.argv(policy, jail.with_relay(EXEC)),
             timeout=timeout,
-            input=prompt.encode("utf-8", "surrogateescape"),
+            input=prompt.encode("utf-8", "backslashreplace"),
             stop=stop,
             on_line=take,
         )

@@ -80,10 +80,16 @@ def repair_prompt(prompt: str, answer: str, reason: str) -> str:
 def _quoted(name: str, text: str) -> str:
     """As a JSON string: whatever the author wrote stays inside its quotes."""
     cut = text[:MAX_TEXT] + (f" … ({len(text) - MAX_TEXT} more characters)" if len(text) > MAX_TEXT else "")
-    return f"{name}: {json.dumps(cut, ensure_ascii=False)}"
+    return f"{name}: {_json(cut)}"
+
+
+def _json(text: str) -> str:
+    """A JSON string. What is no UTF-8 (git gives such bytes of a name as surrogates) is escaped: Codex refuses a prompt
+    that is no UTF-8 (seen with 0.163), and one odd file name would be a fault of the appliance."""
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def _line(file: File) -> str:
     size = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
-    renamed = f" (from {json.dumps(file.old_path, ensure_ascii=False)})" if file.old_path else ""
-    return f"- {file.status} {json.dumps(file.path, ensure_ascii=False)} {size}{renamed}"
+    renamed = f" (from {_json(file.old_path)})" if file.old_path else ""
+    return f"- {file.status} {_json(file.path)} {size}{renamed}"
