@@ -74,6 +74,7 @@ def test_the_gate_is_pending_while_the_review_runs(world: World) -> None:
 
 def test_an_unchanged_cycle_writes_nothing_and_asks_no_model(world: World) -> None:
     world.run()
+    world.run()  # our own comment changed the listing
     world.github.clear()
     for _ in range(3):
         assert not world.run().failed
