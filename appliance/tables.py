@@ -1,4 +1,4 @@
-"""The tables. A change here needs a migration in `migrations/versions` and a new SCHEMA_REVISION in `store`."""
+"""The tables. A change here needs a migration in `migrations/versions` and a new SCHEMA_REVISION in `store.opening`."""
 
 import sqlalchemy as sa
 

@@ -9,6 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from appliance import store, tables
+from appliance.store import opening
 
 
 def described(engine: sa.Engine) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def described(engine: sa.Engine) -> dict[str, Any]:
 
 def migrated(path: Path) -> sa.Engine:
     engine = sa.create_engine(f"sqlite:///{path}")
-    store._upgrade(engine)
+    opening._upgrade(engine)
     return engine
 
 
@@ -41,8 +42,8 @@ def test_the_migrations_lead_to_the_tables_and_to_the_revision_that_the_store_kn
     engine = migrated(tmp_path / "old.db")
     with engine.connect() as db:
         assert compare_metadata(MigrationContext.configure(db), tables.metadata) == []
-    assert store._revision(engine) == store.SCHEMA_REVISION
-    scripts = ScriptDirectory(str(Path(store.__file__).parent / "migrations"))
+    assert opening._revision(engine) == store.SCHEMA_REVISION
+    scripts = ScriptDirectory(str(opening.MIGRATIONS))
     assert scripts.get_heads() == [store.SCHEMA_REVISION]
 
 
@@ -50,5 +51,5 @@ def test_a_database_that_was_left_without_its_revision_is_finished(tmp_path: Pat
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'torn.db'}")
     tables.meta.create(engine)
     store.open_store(tmp_path / "torn.db").close()
-    assert store._revision(engine) == store.SCHEMA_REVISION
+    assert opening._revision(engine) == store.SCHEMA_REVISION
     assert set(tables.metadata.tables) < set(sa.inspect(engine).get_table_names())

@@ -1,0 +1,39 @@
+"""The one door to the database: attempts, leases, results that wait to be posted, ETags, history.
+
+The forge is the truth of what was reviewed; this holds what the forge cannot: a lost database loses only history.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.store.answers import Answers
+from appliance.store.gates import Gates
+from appliance.store.notes import Notes
+from appliance.store.opening import SCHEMA_REVISION, open_engine, words
+from appliance.store.pulls import Place, PullRow, Pulls, PullState
+from appliance.store.reviews import Reviews, StoredReview, load_review
+
+__all__ = [
+    "SCHEMA_REVISION",
+    "Place",
+    "PullRow",
+    "PullState",
+    "Store",
+    "StoredReview",
+    "load_review",
+    "open_store",
+    "words",
+]
+
+
+class Store(Answers, Reviews, Pulls, Gates, Notes):
+    """All of it; open with `open_store`."""
+
+
+def open_store(path: Path, clock: Callable[[], float] = time.time) -> Store:
+    """Open the database at `path`, made or brought up to date if need be.
+
+    Raises sqlalchemy.exc.SQLAlchemyError, and ValueError for one that a later version made.
+    """
+    return Store(open_engine(path), clock)

@@ -1,0 +1,69 @@
+"""Attempts and leases: an attempt that has not ended is a lease."""
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from appliance.core.outcomes import Outcome
+from appliance.core.pulls import Pull
+from appliance.store.base import Base
+from appliance.tables import attempts, pulls, reviews
+
+
+class Attempts(Base):
+    """One attempt at a time for each pull request: a unique index sees to it."""
+
+    def begin_attempt(self, pull: Pull, owner: str) -> int | None:
+        """Claim the pull request for one attempt; None if somebody else has it (a unique index decides)."""
+        try:
+            with self._write() as db:
+                made: int = db.execute(
+                    attempts.insert()
+                    .values(
+                        target=pull.target,
+                        head_sha=pull.head_sha,
+                        base_ref=pull.base_ref,
+                        base_sha=pull.base_sha,
+                        owner=owner,
+                        started_at=self._clock(),
+                    )
+                    .returning(attempts.c.id)
+                ).scalar_one()
+                return made
+        except sa.exc.IntegrityError:
+            return None
+
+    def end_attempt(self, attempt: int, outcome: Outcome, reason: str) -> None:
+        with self._write() as db:
+            self._end(db, attempt, outcome, reason)
+
+    def _end(self, db: sa.Connection, attempt: int, outcome: Outcome, reason: str) -> None:
+        db.execute(
+            attempts.update()
+            .where(attempts.c.id == attempt, attempts.c.ended_at.is_(None))
+            .values(outcome=outcome.value, reason=reason[:500], ended_at=self._clock())
+        )
+
+    def reclaim(self, alive: Callable[[str], bool]) -> list[str]:
+        """End the attempts whose owner is gone as interrupted; returns their targets."""
+        with self._engine.connect() as db:
+            held = db.execute(sa.select(attempts).where(attempts.c.ended_at.is_(None))).all()
+        gone = [row for row in held if not alive(row.owner)]
+        for row in gone:
+            self.end_attempt(row.id, Outcome.INTERRUPTED, "the appliance ended during the review")
+        return [row.target for row in gone]
+
+    def forget(self, target: str) -> int:
+        """Start over with a pull request: its attempts count no more, its reviews stand no more. Returns how many."""
+        now = self._clock()
+        with self._write() as db:
+            changed = 0
+            for table in (attempts, reviews):
+                done = db.execute(
+                    table.update()
+                    .where(table.c.target == target, table.c.forgotten_at.is_(None))
+                    .values(forgotten_at=now)
+                )
+                changed += done.rowcount
+            db.execute(pulls.update().where(pulls.c.target == target).values(looked_at="", again_after=now))
+        return changed
