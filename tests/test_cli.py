@@ -365,6 +365,17 @@ def test_a_review_that_failed_by_a_fault_is_exit_code_1_and_no_attempt(
     assert (states(cli)[f"{APP}#1"]["state"], states(cli)[f"{APP}#1"]["attempts"]) == ("waiting", 0)
 
 
+def test_a_forge_that_takes_no_gate_is_no_interruption_of_which_the_third_counts(
+    cli: Cli, script: Script, fake_github: FakeGitHub
+) -> None:
+    fake_github.fail(method="POST", path="/statuses/", status=500, times=3)
+    for _ in range(3):
+        assert cli("review", f"{APP}#1", "--post").exit_code == 1
+    script.ending = lambda _: Ending(Outcome.TIMEOUT, "timeout")
+    cli("cycle")
+    assert states(cli)[f"{APP}#1"]["attempts"] == 1
+
+
 def test_a_review_without_a_sandbox_is_none(cli: Cli, script: Script) -> None:
     script.fault = SANDBOX
     done = cli("review", f"{APP}#1")

@@ -399,6 +399,18 @@ def test_r31_r32_what_moves_on_while_codex_runs_gets_no_success_for_what_it_was(
         assert [marker.base_ref for marker in world.markers()] == ["release" if moves is retargeted else "main"]
 
 
+@pytest.mark.parametrize("moves", [pushed, retargeted, closed])
+def test_nothing_is_written_about_what_is_no_longer_there(moves: object, world: World) -> None:
+    def script(*_: object) -> Ending:
+        moves(world)  # type: ignore[operator]
+        world.github.clear()
+        return Ending(Outcome.TIMEOUT, "timeout")
+
+    world.script = script
+    world.run()
+    assert world.writes == []
+
+
 def test_r32_a_retargeted_pull_request_that_was_green_is_pending_and_reviewed_anew(world: World) -> None:
     world.run()
     retargeted(world)
