@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from model_failures import CASES, EXPECTED, RESETS_AT, wire
@@ -9,7 +10,7 @@ from test_events import GOOD, command, item, line
 from test_result import answer
 
 from appliance.core.ending import Invalid, Run, judge
-from appliance.core.events import parse
+from appliance.core.events import Command, parse
 from appliance.core.findings import Result
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.upstream import Answer
@@ -213,3 +214,11 @@ def test_reasons_are_short_enough_to_store() -> None:
 
 def test_good_is_good() -> None:
     assert isinstance(judge([Run(0, False, "", parse(GOOD), (OK,))]), Invalid)  # its answer is `{}`
+
+
+def test_r45_with_no_event_for_the_command_what_the_model_was_told_says_that_the_sandbox_is_dead() -> None:
+    """With only the inner bwrap dead, Codex 0.163 has no event at all for the command."""
+    silent = replace(reviewed(text="I was unable to review."), told=(Command("ls", BWRAP, 1, "failed"),))
+    assert ending(silent).outcome is Outcome.SANDBOX
+    worked = (Command("./run.sh", BWRAP, 1, "failed"), Command("ls", "a", 0, "completed"))
+    assert isinstance(judge([replace(reviewed(LOOK), told=worked)]), Result)
