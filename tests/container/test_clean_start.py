@@ -87,7 +87,10 @@ def test_cycle_and_settings(stack: Stack) -> None:
 
 
 def test_every_process_runs_without_rights(stack: Stack) -> None:
-    shown = stack.exec("sh", "-c", "cat /proc/[0-9]*/status").out
+    # One file at a time; the engine's own program that starts another exec just now is none of ours.
+    files = stack.exec("sh", "-c", "for one in /proc/[0-9]*/status; do cat $one; echo; done").out.split("\n\n")
+    shown = "\n".join(file for file in files if not file.lstrip().startswith("Name:\trunc"))
+    assert "Name:\tappliance" in shown or "Name:\tpython" in shown
     for field, right in (
         ("Uid", "10001\t10001\t10001\t10001"),
         ("CapEff", "0" * 16),
