@@ -1,6 +1,7 @@
 """The loop: a cycle at start, and the next one an interval after the last one *ended*."""
 
 import errno
+import math
 import re
 import signal
 import sys
@@ -34,6 +35,7 @@ from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocke
 log = structlog.get_logger()
 
 HEARTBEAT_SECONDS = 15
+REST_SECONDS = 0.5
 STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetching and posting should have moved
 SHUTDOWN_SECONDS = 5.0  # Docker kills after 10, and a busy machine needs some of them
 KEPT_SECONDS = 90 * 86_400.0  # an answer of the forge that is older belongs to what is watched no more
@@ -115,7 +117,7 @@ class Loop:
         )
         self._schedule(scheduler, 0.0)
         scheduler.start()
-        self.parts.stop.wait()
+        rest(self.parts.stop)
         log.info("stopping")
         _within(SHUTDOWN_SECONDS, lambda: scheduler.shutdown(wait=True))
         log.info("stopped")
@@ -169,6 +171,18 @@ class Loop:
             self.parts.show_health(Fault("stuck", sentence, "run `docker compose restart`, and report it."), 0)
         else:
             heartbeat(settings.run_dir, HEALTH_VALID_SECONDS)
+
+
+def rest(stop: threading.Event, seconds: float = math.inf) -> bool:
+    """The main thread's wait for `stop`, at most so long; whether it is set.
+
+    Not `stop.wait`: a signal that comes between the interpreter's last look and its sleep wakes nobody (seen, one stop
+    in sixty under load), and a handler that sets the event while its own thread is about to wait for it never returns.
+    """
+    until = time.monotonic() + seconds
+    while not stop.is_set() and time.monotonic() < until:
+        time.sleep(min(REST_SECONDS, max(0.0, until - time.monotonic())))
+    return stop.is_set()
 
 
 def _within(seconds: float, what: object) -> None:

@@ -14,7 +14,7 @@ from appliance.core.faults import Fault
 from appliance.core.health import of_fault
 from appliance.health import write
 from appliance.log import configure
-from appliance.schedule import HEARTBEAT_SECONDS, Loop
+from appliance.schedule import HEARTBEAT_SECONDS, Loop, rest
 from appliance.settings import SettingsError, load
 from appliance.wiring import HEALTH_VALID_SECONDS, appliance
 
@@ -46,7 +46,7 @@ def _stay(run_dir: Path, fault: Fault) -> None:
     health = of_fault(fault, time.time())
     while True:
         write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
-        if stop.wait(HEARTBEAT_SECONDS):
+        if rest(stop, HEARTBEAT_SECONDS):
             return
 
 
