@@ -234,6 +234,10 @@ class Stack:
     def wait_log(self, text: str, times: int = 1, seconds: float = PATIENCE) -> None:
         eventually(f"{text!r} in the log {times} times", lambda: self.log.count(text) >= times, seconds)
 
+    def attempts(self) -> list[int]:
+        """Attempts counted, of each pull request in turn."""
+        return [row["attempts"] for row in self.status()["pulls"]]
+
     def row(self, number: int) -> dict[str, Any]:
         """The line of one pull request in `appliance status --json`."""
         rows = [row for row in self.status()["pulls"] if row["target"] == f"{REPOSITORY}#{number}"]

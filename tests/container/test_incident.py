@@ -40,7 +40,7 @@ def _nothing_happens(stack: Stack, old: dict[str, Any], new: dict[str, Any], gat
     cycle = stack.exec("appliance", "cycle")
     assert cycle.code == 1, cycle
     assert "proc-masked: " in cycle.err and "Next: " in cycle.err
-    stack.cycles(2)
+    stack.cycles(1)
     assert "selftest.failed" in stack.log and "systempaths=unconfined" in stack.log
     assert stack.statuses(old["head_sha"]) == gates
     assert stack.statuses(new["head_sha"]) == [WAITING]

@@ -38,8 +38,8 @@ def test_killed_during_a_review_it_reviews_after_the_restart(stack: Stack) -> No
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param({"delay": 5.0, "status": 502}, id="sent, and lost"),
-        pytest.param({"delay": 5.0, "status": 502, "store": True}, id="sent, and landing after the restart"),
+        pytest.param({"delay": 4.0, "status": 502}, id="sent, and lost"),
+        pytest.param({"delay": 4.0, "status": 502, "store": True}, id="sent, and landing after the restart"),
         pytest.param({"status": 502, "store": True}, id="stored, then 502"),
     ],
 )
@@ -56,6 +56,7 @@ def test_killed_between_the_stored_result_and_its_posting(stack: Stack, failure:
     asked = len(stack.model.requests)
     stack.container.start()
     stack.wait_log("review.posted")
+    eventually("the end of the lost request", lambda: any(it["injected"] for it in stack.forge.get("exchanges")))
     stack.cycles(1)
     assert len(stack.comments(1)) == 1
     assert stack.gate(pull["head_sha"]) == ("failure", "1 blocking finding (P1)")

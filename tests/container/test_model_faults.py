@@ -47,7 +47,7 @@ def test_usage_limit_waits_until_its_reset(stack: Stack) -> None:
     when = datetime.fromtimestamp(reset, UTC).strftime("%H:%M UTC")
     stack.wait_gate(pull["head_sha"], "pending", f"usage limit, next try {when}")
     asked = len(stack.model.requests)
-    stack.cycles(2)
+    stack.cycles(1)
     assert len(stack.model.requests) == asked, "an uncounted fault is never retried hot"
     uncounted(stack, pull["head_sha"])
     row = stack.row(1)
@@ -80,7 +80,7 @@ def test_prose_counts_and_after_three_attempts_the_gate_is_an_error(stack: Stack
     assert stack.log.count("outcome=model-output") == 3
     assert stack.comments(1) == []
     asked = len(stack.model.requests)
-    stack.cycles(2)
+    stack.cycles(1)
     assert len(stack.model.requests) == asked
     row = stack.row(1)
     assert (row["state"], row["attempts"]) == ("given-up", 3)
