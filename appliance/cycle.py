@@ -6,8 +6,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import structlog
 
@@ -18,11 +18,14 @@ from appliance.core.faults import Fault
 from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
-from appliance.core.pulls import Policy, Pull, not_ready
-from appliance.core.verdict import Gate, gate_of
+from appliance.core.pulls import Policy, not_ready
+from appliance.core.verdict import gate_of
 from appliance.delivery import Delivery
 from appliance.forge import ForgeError
+from appliance.memory import Memory
+from appliance.progress import Progress
 from appliance.protocols import Forge
+from appliance.publishing import Publisher, Seen, forge_fault
 from appliance.reviewing import Reviewer, workstation_ending
 from appliance.store import PullState, Store
 
@@ -30,17 +33,6 @@ log = structlog.get_logger()
 
 WATCH_SECONDS = 30.0
 FORGE_CYCLES_UNTIL_UNHEALTHY = 3
-
-
-@dataclass
-class Progress:
-    """When the cycle last moved, for the heartbeat that tells of a stuck one. Seconds of the monotonic clock."""
-
-    moved_at: float = field(default_factory=time.monotonic)
-    running: bool = False
-
-    def moved(self) -> None:
-        self.moved_at = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -55,14 +47,6 @@ class Result:
     @property
     def failed(self) -> bool:
         return self.fault is not None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One listed pull request and its forge."""
-
-    pull: Pull
-    forge: Forge
 
 
 @dataclass
@@ -100,7 +84,14 @@ class Cycle:
     progress: Progress = field(default_factory=Progress)
     clock: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
-    _gate_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def _memory(self) -> Memory:
+        return Memory(self.store, self.interval, self.credentials, self.clock, self.jitter)
+
+    @cached_property
+    def _publisher(self) -> Publisher:
+        return Publisher(self.store, self.delivery, self.forges, self.stop, self.progress)
 
     def run(self) -> Result:
         """One cycle, to its end. A fault ends reviews, never the cycle: gates are still set and results delivered."""
@@ -118,29 +109,30 @@ class Cycle:
         # One cycle at a time: what this process still holds from an earlier one is held by nobody.
         for target in self.store.reclaim(lambda owner: owner != self.owner and self.alive(owner)):
             log.warning("attempt.interrupted", target=target)
-        earlier_streak: int = self.store.note("forge_cycles") or 0
+        earlier_streak = self._memory.forge_cycles()
         listed, forge_faults = self._collect()
-        held = self._held()
-        shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._lasting(listed)])
+        heads = {target: seen.pull.head_sha for target, seen in listed.items()}
+        held = self._memory.held()
+        shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
         self.on_health(shown, len(listed), self._waits(held))
-        forge_faults += self._deliver(listed) + self._deliver_unlisted(listed)
+        forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
         planned = self._plan(listed, fault, held)
-        forge_faults += self._show(listed, planned)
+        forge_faults += self._publisher.show(listed, planned)
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
-        held = self._remember(held, ended)
+        held = self._memory.remember(held, ended)
         met = [ending.fault for ending in ended if ending.fault]
         forge_faults += [found for found in met if found.cause.startswith("forge-")]
-        self.store.set_note("forge_cycles", earlier_streak + 1 if forge_faults else 0)
+        self._memory.set_forge_cycles(earlier_streak + 1 if forge_faults else 0)
         unhealthy = holds.first(
             [
                 self._unhealthy(fault, forge_faults, held, earlier_streak),
                 *(ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1),
-                *self._lasting(listed),
+                *self._memory.lasting(heads),
             ]
         )
         result = Result(
             fault=holds.first(
-                [fault, *met, *forge_faults, held.fault if held else None, self.no_login, *self._lasting(listed)]
+                [fault, *met, *forge_faults, held.fault if held else None, self.no_login, *self._memory.lasting(heads)]
             ),
             unhealthy=unhealthy,
             pulls=len(listed),
@@ -159,7 +151,7 @@ class Cycle:
             try:
                 names = forge.repositories()
             except ForgeError as error:
-                faults.append(_forge_fault(error))
+                faults.append(forge_fault(error))
                 continue
             for name in names:
                 if self.stop.is_set():
@@ -168,7 +160,7 @@ class Cycle:
                     pulls = forge.pulls(name)
                 except ForgeError as error:
                     log.warning("collect.failed", repository=name, error=str(error))
-                    faults.append(_forge_fault(error))
+                    faults.append(forge_fault(error))
                     continue
                 self.store.seen(forge.name, name, pulls)
                 listed |= {pull.target: Seen(pull, forge) for pull in pulls}
@@ -202,35 +194,6 @@ class Cycle:
             return Hold(f"{stopping.cause}: {stopping.sentence}")
         return holds.hold_of(held, self.clock())
 
-    def _show(self, listed: Mapping[str, Seen], actions: Sequence[Action]) -> list[Fault]:
-        """Set the gates that changed; returns what the forge refused."""
-        faults = []
-        shown: dict[str, dict[tuple[str, str], Gate]] = {}
-        for action in actions:
-            if self.stop.is_set():
-                break
-            pull = action.pull
-            if pull.repository not in shown:
-                shown[pull.repository] = self.store.last_gates(pull.repository)
-            if action.gate is None or shown[pull.repository].get((pull.target, pull.head_sha)) == action.gate:
-                continue
-            fault = self._set_gate(listed[pull.target], action.gate)
-            faults += [fault] if fault else []
-            self.progress.moved()
-        return faults
-
-    def _set_gate(self, seen: Seen, gate: Gate) -> Fault | None:
-        """Show a gate after a look that the pull request is still what it was."""
-        try:
-            with self._gate_lock:
-                now = seen.forge.pull(seen.pull.repository, seen.pull.number)
-                if now.open and now.key == seen.pull.key:
-                    self.delivery.set_gate(seen.forge, seen.pull, gate)
-        except ForgeError as error:
-            log.warning("gate.failed", target=seen.pull.target, error=str(error))
-            return _forge_fault(error)
-        return None
-
     def _note_states(self, actions: Sequence[Action], records: Mapping[str, Record]) -> None:
         self.store.set_states([_state(action, records[action.pull.target]) for action in actions])
 
@@ -261,7 +224,7 @@ class Cycle:
                 done, _ = wait(running, timeout=self._watch_seconds(), return_when=FIRST_COMPLETED)
                 for future in done:
                     ending = future.result()
-                    self._note_fault(running.pop(future).seen.pull, ending)
+                    self._memory.note_fault(running.pop(future).seen.pull, ending)
                     ended.append(ending)
                 if time.monotonic() - watched_at >= self._watch_seconds() and not self.stop.is_set():
                     self._watch(running.values())
@@ -303,7 +266,7 @@ class Cycle:
                 seconds=round(ending.review.seconds, 1),
                 rehearsal=ending.review.rehearsal,
             )
-            unposted = self._deliver({pull.target: run.seen})
+            unposted = self._publisher.deliver({pull.target: run.seen})
             ending = replace(ending, fault=holds.first(unposted))
         else:
             self.store.end_attempt(attempt, ending.outcome, ending.reason)
@@ -324,7 +287,7 @@ class Cycle:
         watcher = threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True)
         watcher.start()
         try:
-            self._set_gate(run.seen, action.gate_while_running)
+            self._publisher.set_gate(run.seen, action.gate_while_running)
             return self.reviewer.review(
                 pull,
                 run.seen.forge.source(pull),
@@ -336,7 +299,7 @@ class Cycle:
                 return Ending(Outcome.SUPERSEDED, "the pull request moved on")
             return Ending(Outcome.INTERRUPTED, "the appliance was stopped")
         except ForgeError as error:
-            return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=_forge_fault(error))
+            return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=forge_fault(error))
         except OSError as error:
             return workstation_ending(error)
         except Exception as error:  # noqa: BLE001  (the one boundary: a defect of ours must not look like the pull's)
@@ -352,89 +315,16 @@ class Cycle:
 
     def _settle(self, seen: Seen, ending: Ending) -> None:
         """After an attempt: what the plan now says of this pull request is what its gate shows."""
-        held = self._held()
+        held = self._memory.held()
         if ending.backs_off:
-            held = holds.held_by(ending, held, self.clock(), self.interval, self.jitter(), self.credentials)
+            held = self._memory.after(ending, held)
         records = self.store.records([seen.pull])
         fault = ending.fault if RULES[ending.outcome].stops and not ending.backs_off else None
         actions = plan([seen.pull], records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
         for action in actions:
             if action.gate is not None and self.store.last_gate(seen.pull) != action.gate:
-                self._set_gate(seen, action.gate)
-
-    # ---- delivering
-
-    def _deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
-        """Post what waits to be posted; one that is stuck holds up no other."""
-        faults = []
-        for stored in self.store.undelivered():
-            seen = listed.get(stored.target)
-            if seen is None or self.stop.is_set():
-                continue  # not listed now: the forge did not say that it is closed
-            try:
-                with self._gate_lock:
-                    self.delivery.deliver(seen.forge, stored, seen.pull)
-            except ForgeError as error:
-                log.warning("delivery.failed", target=stored.target, error=str(error))
-                faults.append(_forge_fault(error))
-            self.progress.moved()
-        return faults
-
-    def _deliver_unlisted(self, listed: Mapping[str, Seen]) -> list[Fault]:
-        """What is listed no more is asked for by name: closed, it is abandoned; unknown, it waits."""
-        gone: dict[str, Seen] = {}
-        faults = []
-        for stored in self.store.undelivered():
-            place = self.store.place(stored.target)
-            forge = next((forge for forge in self.forges if place and forge.name == place.forge), None)
-            if stored.target in listed or place is None or forge is None:
-                continue
-            try:
-                gone[stored.target] = Seen(forge.pull(place.repository, place.number), forge)
-            except ForgeError as error:
-                faults.append(_forge_fault(error))
-        return faults + self._deliver(gone)
-
-    # ---- remembering
-
-    def _note_fault(self, pull: Pull, ending: Ending) -> None:
-        """Remember a fault that only this pull request's review has shown, until a review of it ends otherwise."""
-        noted: dict[str, Any] = self.store.note("pull_faults") or {}
-        before = noted.pop(pull.target, None)
-        if ending.lasts and ending.fault:
-            noted[pull.target] = {"head": pull.head_sha, "fault": asdict(ending.fault)}
-        elif before is None:
-            return
-        self.store.set_note("pull_faults", noted)
-
-    def _lasting(self, listed: Mapping[str, Seen]) -> list[Fault]:
-        """The faults of pull requests that still wait for another try."""
-        noted: dict[str, Any] = self.store.note("pull_faults") or {}
-        heads = {target: seen.pull.head_sha for target, seen in listed.items()}
-        return [Fault(**one["fault"]) for target, one in noted.items() if heads.get(target) == one["head"]]
-
-    def _held(self) -> Held | None:
-        noted = self.store.note("held")
-        if not noted or noted["credentials"] != self.credentials:
-            return None
-        return Held(**(noted | {"outcome": Outcome(noted["outcome"]), "fault": Fault(**noted["fault"])}))
-
-    def _remember(self, held: Held | None, ended: Sequence[Ending]) -> Held | None:
-        """Forget the hold when the model worked, renew it when it did not, and count the cycles that it lasts.
-
-        With no pull request to try it on, a hold that may have passed by itself is forgotten too.
-        """
-        failed = [ending for ending in ended if ending.backs_off]
-        worked = [ending for ending in ended if RULES[ending.outcome].counts and not _nothing(ending)]
-        if failed:
-            held = holds.held_by(failed[0], held, self.clock(), self.interval, self.jitter(), self.credentials)
-        elif worked or (held and not ended and held.until <= self.clock() and holds.may_pass(held)):
-            held = None
-        if held:
-            held = holds.one_more_cycle(held)
-        self.store.set_note("held", asdict(held) if held else None)
-        return held
+                self._publisher.set_gate(seen, action.gate)
 
     def _unhealthy(
         self, fault: Fault | None, forge_faults: Sequence[Fault], held: Held | None, earlier_streak: int
@@ -460,14 +350,6 @@ def _state(action: Action, record: Record) -> PullState:
         case Skip(gate=gate):
             state, reason = REVIEWED, gate.description if gate else ""
     return PullState(action.pull.target, state, record.attempts, reason, until)
-
-
-def _nothing(ending: Ending) -> bool:
-    return ending.review is not None and ending.review.nothing_to_review
-
-
-def _forge_fault(error: ForgeError) -> Fault:
-    return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})
 
 
 def _hand_on(from_: threading.Event, to: threading.Event) -> None:

@@ -21,12 +21,13 @@ from appliance import sample
 from appliance.core.ending import REPORT_REMEDY
 from appliance.core.faults import Fault
 from appliance.core.health import Health
-from appliance.cycle import Progress, Result
+from appliance.cycle import Result
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.git import GitError
 from appliance.health import heartbeat, write
 from appliance.process import Stopped
+from appliance.progress import Progress
 from appliance.reviewing import git_fault, workstation_ending
 from appliance.settings import Settings
 from appliance.store import words

@@ -15,7 +15,7 @@ from appliance import codex, keys, rehearsal, sample
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
 from appliance.core.upstream import LOGIN_REMEDY
-from appliance.cycle import Cycle, Progress
+from appliance.cycle import Cycle
 from appliance.delivery import Delivery
 from appliance.flock import held
 from appliance.forge import ForgeError
@@ -25,6 +25,7 @@ from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
 from appliance.health import write
 from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
+from appliance.progress import Progress
 from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
 from appliance.selftest import nested_probe, selftest

@@ -16,11 +16,12 @@ from sqlalchemy.exc import OperationalError
 from appliance import health, schedule
 from appliance.core.faults import Fault
 from appliance.core.health import Health
-from appliance.cycle import Progress, Result
+from appliance.cycle import Result
 from appliance.forge import ForgeError
 from appliance.forge.local import LocalForge
 from appliance.git import GitError
 from appliance.process import Stopped
+from appliance.progress import Progress
 from appliance.schedule import Loop, run_cycle
 from appliance.settings import load
 from appliance.wiring import Appliance, appliance

@@ -1,0 +1,105 @@
+"""What a cycle shows on the forges: gates, and the reviews that wait to be posted."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from appliance.core.faults import Fault
+from appliance.core.plan import Action
+from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
+from appliance.delivery import Delivery
+from appliance.forge import ForgeError
+from appliance.progress import Progress
+from appliance.protocols import Forge
+from appliance.store import Store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One listed pull request and its forge."""
+
+    pull: Pull
+    forge: Forge
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Writes one thing at a time, each after a look. What a forge refuses is returned as faults, never raised."""
+
+    store: Store
+    delivery: Delivery
+    forges: Sequence[Forge]
+    stop: threading.Event
+    progress: Progress
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def show(self, listed: Mapping[str, Seen], actions: Sequence[Action]) -> list[Fault]:
+        """Set the gates that changed; returns what the forge refused."""
+        faults = []
+        shown: dict[str, dict[tuple[str, str], Gate]] = {}
+        for action in actions:
+            if self.stop.is_set():
+                break
+            pull = action.pull
+            if pull.repository not in shown:
+                shown[pull.repository] = self.store.last_gates(pull.repository)
+            if action.gate is None or shown[pull.repository].get((pull.target, pull.head_sha)) == action.gate:
+                continue
+            fault = self.set_gate(listed[pull.target], action.gate)
+            faults += [fault] if fault else []
+            self.progress.moved()
+        return faults
+
+    def set_gate(self, seen: Seen, gate: Gate) -> Fault | None:
+        """Show a gate after a look that the pull request is still what it was."""
+        try:
+            with self._lock:
+                now = seen.forge.pull(seen.pull.repository, seen.pull.number)
+                if now.open and now.key == seen.pull.key:
+                    self.delivery.set_gate(seen.forge, seen.pull, gate)
+        except ForgeError as error:
+            log.warning("gate.failed", target=seen.pull.target, error=str(error))
+            return forge_fault(error)
+        return None
+
+    def deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """Post what waits to be posted; one that is stuck holds up no other."""
+        faults = []
+        for stored in self.store.undelivered():
+            seen = listed.get(stored.target)
+            if seen is None or self.stop.is_set():
+                continue  # not listed now: the forge did not say that it is closed
+            try:
+                with self._lock:
+                    self.delivery.deliver(seen.forge, stored, seen.pull)
+            except ForgeError as error:
+                log.warning("delivery.failed", target=stored.target, error=str(error))
+                faults.append(forge_fault(error))
+            self.progress.moved()
+        return faults
+
+    def deliver_unlisted(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """What is listed no more is asked for by name: closed, it is abandoned; unknown, it waits."""
+        gone: dict[str, Seen] = {}
+        faults = []
+        for stored in self.store.undelivered():
+            place = self.store.place(stored.target)
+            forge = next((forge for forge in self.forges if place and forge.name == place.forge), None)
+            if stored.target in listed or place is None or forge is None:
+                continue
+            try:
+                gone[stored.target] = Seen(forge.pull(place.repository, place.number), forge)
+            except ForgeError as error:
+                log.warning("delivery.failed", target=stored.target, error=str(error))
+                if error.cause != "forge-not-found":  # of a repository that is watched, its listing tells
+                    faults.append(forge_fault(error))
+        return faults + self.deliver(gone)
+
+
+def forge_fault(error: ForgeError) -> Fault:
+    return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})
