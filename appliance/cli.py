@@ -1,6 +1,7 @@
 """The commands. Imports are late: a command that needs little starts fast."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from appliance.wiring import Appliance
 
 FOUND = 3  # exit code of `review --fail-on` when there is such a finding
+STALE = (
+    "The appliance does not report its health. Next: see `docker logs --tail 50 review-appliance`, then "
+    "`docker restart review-appliance`."
+)
 PRIORITIES = ("P0", "P1", "P2", "P3")
 
 
@@ -42,7 +47,10 @@ def _of_fault(fault: "Fault") -> Failure:
     return Failure(str(fault))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+@click.group(context_settings=HELP)
 @click.version_option(__version__, prog_name="appliance")
 def main() -> None:
     """Reviews pull requests with Codex, and never blames them for a fault that is not theirs."""
@@ -66,6 +74,7 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     settings = _settings()
     from sqlalchemy.exc import SQLAlchemyError
 
+    from appliance.core.faults import full_stop
     from appliance.forge import ForgeError
     from appliance.git import GitError
     from appliance.log import configure
@@ -79,7 +88,7 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
                 raise _of_fault(parts.blocked)
             yield parts
     except ForgeError as error:
-        raise Failure(f"{error.cause}: {error} Next: {error.remedy}") from None
+        raise Failure(f"{error.cause}: {full_stop(str(error))} Next: {error.remedy}") from None
     except GitError as error:
         raise Failure(f"{error.cause}: {error}") from None
     except (OSError, ValueError, SQLAlchemyError) as error:
@@ -101,9 +110,11 @@ def serve() -> None:
 @main.command()
 def cycle() -> None:
     """Run one cycle now. Exit 0, or 1 when it failed by a fault."""
-    from appliance.schedule import run_cycle
+    from appliance.schedule import cycle_runs, run_cycle
 
     with _open(quiet=False) as parts:
+        if cycle_runs(parts):
+            click.echo("… a cycle is running; waiting for its end", err=True)
         result = run_cycle(parts)
     click.echo(f"{result.pulls} pull request{'' if result.pulls == 1 else 's'}, {result.reviewed} reviewed")
     if result.fault:
@@ -115,18 +126,16 @@ def cycle() -> None:
 def selftest_command(as_json: bool) -> None:
     """Examine the sandbox, nested as in a review. Exit 1 with cause and remedy."""
     settings = _settings()
-    import os
-
     from appliance.selftest import selftest
     from appliance.workdir import WorkDirs
 
     # As root the state volume is closed to us, and that it is root is what the self-test is to say.
-    state = settings.run_dir if os.getuid() == 0 else settings.state_dir
+    work = (settings.run_dir if os.getuid() == 0 else settings.state_dir) / "work"
     try:
-        with WorkDirs(state / "work").new("selftest-") as scratch:
+        with WorkDirs(work).new("selftest-") as scratch:
             report = selftest(scratch)
-    except OSError as error:
-        raise Failure(f"state: {error} Next: check the volume at {state} and its free space.") from None
+    except OSError:
+        report = selftest(work / "selftest")  # cannot be made: the self-test says so in its own form
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:
@@ -164,10 +173,12 @@ def login() -> None:
 @main.command("settings")
 def settings_command() -> None:
     """Print the effective settings, secrets hidden."""
-    from appliance.settings import effective
+    from appliance.settings import effective, unknown
 
     for name, value in effective(_settings()).items():
         click.echo(f"{name}={value}")
+    for line in unknown():
+        click.echo(line, err=True)
 
 
 @main.command()
@@ -218,9 +229,7 @@ def _status(parts: "Appliance") -> dict[str, Any]:
         "health": {
             "state": health.state if health else "unhealthy",
             "cause": health.cause if health else "stale",
-            "message": health.message
-            if health
-            else "The appliance does not report its health. Next: docker compose up -d",
+            "message": health.message if health else STALE,
             "since": _time(health.since) if health else None,
         },
         "cycle": {
@@ -286,7 +295,8 @@ def rehearse(form: str) -> None:
         click.echo("\nThe chain works: jail, gate, Codex, sandbox and schema. This was a rehearsal, not a real review.")
 
 
-@main.command()
+@main.command(context_settings=HELP)
+@click.version_option(__version__, prog_name="review-appliance")
 @click.argument("target")
 @click.option("--base", help="With a path: the branch or commit to compare with (default: the default branch).")
 @click.option("--head", help="With a path: the branch or commit to review (default: HEAD).")
@@ -334,11 +344,15 @@ def _progress() -> Callable[[str], None]:
 
 
 def _reviewed(ending: "Ending") -> "Review":
+    from appliance.core.faults import full_stop
+
     if ending.review is not None:
         return ending.review
     if ending.fault is not None:
         raise _of_fault(ending.fault)
-    raise Failure(f"{ending.outcome.value}: {ending.reason} Next: try again, or see `docker logs review-appliance`.")
+    raise Failure(
+        f"{ending.outcome.value}: {full_stop(ending.reason)} Next: try again, or see `docker logs review-appliance`."
+    )
 
 
 def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", form: str) -> None:

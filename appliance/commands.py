@@ -39,7 +39,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
         forge = parts.github()
         return forge, forge.pull(*named)
     path = Path(target)
-    if path.is_dir():
+    if target.strip() and path.is_dir():
         return _range(parts, path, base, head)
     local = parts.local([])
     if "#" in target and Path(target.split("#", maxsplit=1)[0]).is_dir():
@@ -59,6 +59,8 @@ def _check_host(target: str, api: str) -> None:
 
 
 def _range(parts: Appliance, path: Path, base: str | None, head: str | None) -> tuple[Forge, Pull]:
+    if not git(["rev-parse", "--git-dir"], cwd=path, timeout=30, check=False).ok:
+        raise BadTarget(f"{path} is no git repository. Next: {FORMS}")
     repository = str(path.resolve())
     forge = _Range([], parts.settings.state_dir / "reviews", parts.store)
     head_sha, base_name = _commit(path, head or "HEAD"), base or _default_base(path)

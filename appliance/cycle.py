@@ -14,7 +14,7 @@ import structlog
 from appliance import process
 from appliance.core import holds
 from appliance.core.ending import REPORT_REMEDY
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
@@ -114,7 +114,7 @@ class Cycle:
         heads = {target: seen.pull.head_sha for target, seen in listed.items()}
         held = self._memory.held()
         shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
-        self.on_health(shown, len(listed), self._waits(held))
+        self.on_health(shown, len(listed), self._waits(held, forge_faults))
         forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
         planned = self._plan(listed, fault, held)
         forge_faults += self._publisher.show(listed, planned)
@@ -138,7 +138,7 @@ class Cycle:
             pulls=len(listed),
             reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
         )
-        self.on_health(result.unhealthy, result.pulls, self._waits(held))
+        self.on_health(result.unhealthy, result.pulls, self._waits(held, forge_faults))
         return result
 
     # ---- collecting
@@ -147,9 +147,11 @@ class Cycle:
         """All listed pull requests by target, and what kept a repository from being listed."""
         listed: dict[str, Seen] = {}
         faults = []
+        watched: dict[str, list[str] | None] = {}
         for forge in self.forges:
+            watched[forge.name] = None  # unknown is not "none"
             try:
-                names = forge.repositories()
+                names = watched[forge.name] = forge.repositories()
             except ForgeError as error:
                 faults.append(forge_fault(error))
                 continue
@@ -165,6 +167,7 @@ class Cycle:
                 self.store.seen(forge.name, name, pulls)
                 listed |= {pull.target: Seen(pull, forge) for pull in pulls}
                 self.progress.moved()
+        self.store.forget_unwatched(watched)
         return listed, faults
 
     # ---- deciding
@@ -197,12 +200,13 @@ class Cycle:
     def _note_states(self, actions: Sequence[Action], records: Mapping[str, Record]) -> None:
         self.store.set_states([_state(action, records[action.pull.target]) for action in actions])
 
-    def _waits(self, held: Held | None) -> str:
-        """What reviews wait for although the appliance is well: a usage limit, a model that is away for a moment."""
+    def _waits(self, held: Held | None, forge_faults: Sequence[Fault]) -> str:
+        """What goes wrong although the appliance is well: a usage limit, a model or forge that is away for a moment."""
+        told = [f"{fault.cause}: {full_stop(fault.sentence)}" for fault in forge_faults[:1]]
         hold = holds.hold_of(held, self.clock())
-        if held is None or hold is None:
-            return ""
-        return f"{hold.reason} Next try {holds.clock_time(held.until, self.clock())}."
+        if held is not None and hold is not None:
+            told.append(f"{full_stop(hold.reason)} Next try {holds.clock_time(held.until, self.clock())}.")
+        return " ".join(told)
 
     # ---- reviewing
 

@@ -7,6 +7,10 @@ import secrets
 import tempfile
 from pathlib import Path
 
+import structlog
+
+log = structlog.get_logger()
+
 KEY_BYTES = 32
 
 
@@ -19,6 +23,7 @@ def signing_key(path: Path) -> bytes:
         key = path.read_bytes()
     except FileNotFoundError:
         _make(path)
+        log.info("signing-key.made", path=str(path), text="reviews signed with another key are not ours any more")
         key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise ValueError(f"{path} is damaged: {len(key)} bytes instead of {KEY_BYTES}; restore it from a backup")

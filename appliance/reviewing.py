@@ -86,7 +86,7 @@ class Reviewer:
             ) as slot,
             self.work("review-") as work,
         ):
-            progress(f"reviewing {len(files)} changed files with {self.model.name}")
+            progress(f"reviewing {len(files)} changed file{'' if len(files) == 1 else 's'} with {self.model.name}")
             return codex.review(
                 codex.Job(seen, base, merge_base, files, slot),
                 self.model,

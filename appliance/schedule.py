@@ -2,6 +2,7 @@
 
 import errno
 import math
+import os
 import re
 import signal
 import sys
@@ -19,10 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import sample
 from appliance.core.ending import REPORT_REMEDY
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, named
 from appliance.core.health import Health
 from appliance.cycle import Result
-from appliance.flock import held
+from appliance.flock import held, try_lock
 from appliance.forge import ForgeError
 from appliance.git import GitError
 from appliance.health import heartbeat, write
@@ -56,6 +57,14 @@ def run_cycle(parts: Appliance, progress: Progress | None = None) -> Result:
     return result
 
 
+def cycle_runs(parts: Appliance) -> bool:
+    """Whether some process of this appliance runs a cycle now."""
+    lock = try_lock(parts.settings.state_dir / "locks" / "cycle")
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
 def _alone(parts: Appliance, progress: Progress | None) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
         for removed in parts.work.reclaim():
@@ -80,6 +89,10 @@ def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:
     except GitError as error:
         fault = git_fault(error)
     except Exception as error:  # noqa: BLE001  (the one boundary)
+        if "can't start new thread" in str(error):
+            fault = named("pids-limit", str(error))
+            parts.show_health(fault, 0)
+            return Result(fault, fault, 0, 0)
         log.error("cycle.defect", traceback=traceback.format_exc())
         sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
         fault = Fault("defect", sentence, REPORT_REMEDY, repr(error))
@@ -145,12 +158,13 @@ class Loop:
             return
         try:
             result = run_cycle(self.parts, self.progress)
-            log.info(
-                "cycle.failed" if result.failed else "cycle.done",
-                pulls=result.pulls,
-                reviewed=result.reviewed,
-                **({"cause": result.fault.cause, "next": result.fault.remedy} if result.fault else {}),
-            )
+            told = result.unhealthy or result.fault  # the log says what the health says
+            if told:
+                log.error(
+                    "cycle.failed", cause=told.cause, sentence=told.sentence, next=told.remedy, pulls=result.pulls
+                )
+            else:
+                log.info("cycle.done", pulls=result.pulls, reviewed=result.reviewed)
             if settings.rehearsal and result.reviewed:
                 self._tell_next_steps()
         finally:

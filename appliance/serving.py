@@ -12,23 +12,38 @@ import structlog
 from appliance import __version__
 from appliance.core.faults import Fault
 from appliance.core.health import of_fault
+from appliance.flock import try_lock
 from appliance.health import write
 from appliance.log import configure
 from appliance.schedule import HEARTBEAT_SECONDS, Loop, rest
-from appliance.settings import SettingsError, load
+from appliance.settings import SettingsError, load, unknown
 from appliance.wiring import HEALTH_VALID_SECONDS, appliance
 
 log = structlog.get_logger()
 
+SHOWN_CHARACTERS = 500
+
 
 def serve_forever() -> None:
     """Run until SIGTERM, then exit 0. A fault that a restart cannot cure leaves the container up and unhealthy."""
+    for line in unknown():
+        log.warning("setting.unknown", text=line)
     try:
         settings = load()
+        settings.run_dir.mkdir(parents=True, exist_ok=True)
     except SettingsError as error:
-        _stay(_run_dir(), Fault("settings", _one_line(error), "correct .env and run `docker compose up -d`."))
+        for line in str(error).splitlines():
+            log.error("setting.bad", text=line)
+        _stay(_run_dir(), Fault("settings", _some(error), "correct .env and run `docker compose up -d`."))
+        return
+    except OSError as error:
+        _stay(None, Fault("settings", f"APPLIANCE_RUN_DIR cannot be used: {error}", "take it out of .env."))
         return
     configure(settings.log_format)
+    alone = try_lock(settings.run_dir / "serve.lock")
+    if alone is None:
+        log.error("cannot.start", sentence="It runs already.", next="`appliance cycle` runs one cycle now.")
+        sys.exit(1)
     log.info("starting", version=__version__, rehearsal=settings.rehearsal)
     while True:
         with appliance(settings) as parts:
@@ -38,23 +53,34 @@ def serve_forever() -> None:
                 os._exit(0)  # a thread that hangs in a request must not outlive Docker's patience
 
 
-def _stay(run_dir: Path, fault: Fault) -> None:
+def _stay(run_dir: Path | None, fault: Fault) -> None:
     log.error("cannot.start", cause=fault.cause, sentence=fault.sentence, next=fault.remedy)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     health = of_fault(fault, time.time())
     while True:
-        write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
+        if run_dir is not None:
+            write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
         if rest(stop, HEARTBEAT_SECONDS):
             return
 
 
-def _run_dir() -> Path:
+def _run_dir() -> Path | None:
+    """Where the health goes while the settings cannot be read; None if nothing can be written there."""
     run_dir = Path(os.environ.get("APPLIANCE_RUN_DIR") or "/run/appliance")
-    run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
     return run_dir
 
 
-def _one_line(error: Exception) -> str:
-    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())[:500]
+def _some(error: SettingsError) -> str:
+    """As many problems as fit into the health's line; the log has them all."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    fitting = max(n for n in range(1, len(lines) + 1) if n == 1 or len("; ".join(lines[:n])) <= SHOWN_CHARACTERS)
+    more = len(lines) - fitting
+    return "; ".join(lines[:fitting])[:SHOWN_CHARACTERS] + (
+        f"; and {more} more (`docker logs` has all)" if more else ""
+    )

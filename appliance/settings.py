@@ -1,5 +1,6 @@
 """The one settings model: environment, `.env`, and a file for each value (`NAME_FILE`)."""
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ ASSOCIATIONS = (
     "MANNEQUIN",
     "NONE",
 )
+OF_COMPOSE = frozenset({"APPLIANCE_APPARMOR", "APPLIANCE_BUILD_CA", "APPLIANCE_TEST_IMAGE"})
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
@@ -89,6 +91,18 @@ def _model(value: str) -> str:
     return value
 
 
+def _date(value: str) -> str:
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+        raise ValueError("allowed is the date of a version of GitHub's API, such as 2022-11-28")
+    return value
+
+
+def _absolute(value: Path | None) -> Path | None:
+    if value is not None and not value.is_absolute():
+        raise ValueError(f"{value}: allowed is the whole path of a folder in the container, such as /repositories")
+    return value
+
+
 def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
@@ -120,7 +134,7 @@ class Settings(BaseSettings):
     repositories: Annotated[Names, AfterValidator(_repositories)] = Field(
         (), validation_alias=_named("APPLIANCE_REPOSITORIES")
     )
-    local_repositories: Annotated[Path | None, BeforeValidator(_blank_is_none)] = Field(
+    local_repositories: Annotated[Path | None, BeforeValidator(_blank_is_none), AfterValidator(_absolute)] = Field(
         None, validation_alias=_named("APPLIANCE_LOCAL_REPOSITORIES")
     )
     openai_api_key: Secret = Field(None, validation_alias=_named("OPENAI_API_KEY"))
@@ -146,7 +160,7 @@ class Settings(BaseSettings):
     require_label: Annotated[str | None, BeforeValidator(_stripped)] = Field(
         None, validation_alias=_named("APPLIANCE_REQUIRE_LABEL")
     )
-    github_api_version: Annotated[str, Field(pattern=r"\d{4}-\d{2}-\d{2}")] = Field(
+    github_api_version: Annotated[str, AfterValidator(_date)] = Field(
         "2022-11-28", validation_alias=_named("APPLIANCE_GITHUB_API_VERSION")
     )
     log_format: Literal["text", "json"] = Field("text", validation_alias=_named("APPLIANCE_LOG_FORMAT"))
@@ -219,6 +233,9 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
         settings = Settings(**values)  # type: ignore[arg-type]
     except ValidationError as error:
         problems += [f"{e['loc'][0]}: {_allowed(str(e['msg']))}" for e in error.errors(include_input=False)]
+    authorities = merged.get("SSL_CERT_FILE")
+    if authorities and not os.access(authorities, os.R_OK):
+        problems.append(f"SSL_CERT_FILE: {authorities} cannot be read")
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
@@ -232,10 +249,27 @@ def _value(name: str, merged: Mapping[str, str], problems: list[str]) -> str | N
         problems.append(f"{name}: set either {name} or {name}_FILE, not both")
         return None
     try:
-        return Path(path).read_text("utf-8").strip()
+        value = Path(path).read_text("utf-8").strip()
+    except PermissionError:
+        problems.append(f"{name}_FILE: {path} may not be read: make it readable for uid {os.getuid()}")
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"{name}_FILE: {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}")
-        return None
+    else:
+        if not value:
+            problems.append(f"{name}_FILE: {path} is empty")
+        return value
+    return None
+
+
+def unknown(environment: Mapping[str, str] | None = None) -> list[str]:
+    """A line for each variable that looks like a setting and is none: a typo would else pass without a word."""
+    known = {known for name in names().values() for known in (name, f"{name}_FILE")} | OF_COMPOSE
+    lines = []
+    for name in sorted(os.environ if environment is None else environment):
+        if name.upper().startswith("APPLIANCE_") and name not in known:
+            near = difflib.get_close_matches(name.upper(), sorted(known), 1)
+            lines.append(f"{name} is no setting" + (f"; is {near[0]} meant?" if near else ""))
+    return lines
 
 
 def _allowed(message: str) -> str:

@@ -233,6 +233,8 @@ def blocked(settings: Settings) -> Fault | None:
     except (OSError, ValueError, SQLAlchemyError) as error:
         said = words(error)[:300]
         remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
+        if isinstance(error, ValueError):  # not the volume but what is in it; the message has its own next step
+            said, _, remedy = said.partition("; ")
         return Fault("state", f"The state volume cannot be used: {said}", remedy, str(error))
 
 

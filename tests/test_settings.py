@@ -12,7 +12,7 @@ from fake_github import FakeGitHub, Token
 from appliance.core.pulls import Policy
 from appliance.core.verdict import WAITING
 from appliance.forge import ForgeError
-from appliance.settings import Settings, SettingsError, effective, load, names
+from appliance.settings import Settings, SettingsError, effective, load, names, unknown
 from appliance.wiring import Appliance, appliance
 
 ROOT = Path(__file__).parents[1]
@@ -300,3 +300,39 @@ def test_each_is_in_the_readme_and_in_the_example() -> None:
     for name in CONTRACT:
         assert f"`{name}`" in readme, name
         assert re.search(rf"^#? ?{name}=", example, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("APPLIANCE_REPOSITORYS", "APPLIANCE_REPOSITORYS is no setting; is APPLIANCE_REPOSITORIES meant?"),
+        ("appliance_interval", "appliance_interval is no setting; is APPLIANCE_INTERVAL meant?"),
+        ("APPLIANCE_APPARMOR", None),
+        ("APPLIANCE_MODEL_FILE", None),
+        ("PATH", None),
+    ],
+)
+def test_a_mistyped_name_does_not_pass_without_a_word(name: str, line: str | None) -> None:
+    assert unknown({name: "x"}) == ([line] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"APPLIANCE_GITHUB_API_VERSION": "x2022-11-28y"}, "APPLIANCE_GITHUB_API_VERSION: allowed is the date"),
+        (
+            {"APPLIANCE_LOCAL_REPOSITORIES": "relative/x"},
+            "APPLIANCE_LOCAL_REPOSITORIES: relative/x: allowed is the whole",
+        ),
+        ({"SSL_CERT_FILE": "/nope.pem"}, "SSL_CERT_FILE: /nope.pem cannot be read"),
+    ],
+)
+def test_what_would_break_only_later_is_said_at_the_start(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        load(given, None)
+
+
+def test_an_empty_secret_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    with pytest.raises(SettingsError, match=r"GITHUB_TOKEN_FILE: .*token is empty"):
+        load({"GITHUB_TOKEN_FILE": str(tmp_path / "token")}, None)

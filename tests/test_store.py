@@ -428,3 +428,17 @@ def test_threads_that_race_for_a_row_that_is_not_there_all_succeed(store: Store)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(put, range(8)))
+
+
+def test_what_is_watched_no_more_is_shown_no_more(store: Store) -> None:
+    other = replace(PULL, target="octo/lib#1", repository="octo/lib")
+    for one in (PULL, other):
+        store.seen("github", one.repository, [one])
+    store.forget_unwatched({"github": None})  # the forge did not say what is watched
+    assert len(store.states()) == 2
+    store.forget_unwatched({"github": ["octo/lib"]})
+    assert [row.target for row in store.states()] == ["octo/lib#1"]
+    store.forget_unwatched({"local": ["/repositories/shop"]})
+    assert store.states() == []
+    store.seen("github", PULL.repository, [PULL])
+    assert [row.target for row in store.states()] == [PULL.target]

@@ -26,7 +26,16 @@ class Fault:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.cause}: {self.sentence} Next: {self.remedy}"
+        return f"{self.cause}: {self.told}"
+
+    @property
+    def told(self) -> str:
+        """What is broken and the next step, as people read it."""
+        return f"{full_stop(self.sentence)} Next: {self.remedy}"
+
+
+def full_stop(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
 def classify(step: str, symptom: str, code: int | None, facts: Mapping[str, object]) -> Fault:

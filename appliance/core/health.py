@@ -29,7 +29,7 @@ class Health:
 
 def of_fault(fault: Fault, since: float) -> Health:
     """Unhealthy with the cause, what is broken, and the next step."""
-    return Health("unhealthy", fault.cause, f"{fault.sentence} Next: {fault.remedy}", since)
+    return Health("unhealthy", fault.cause, fault.told, since)
 
 
 def line(health: Health) -> str:

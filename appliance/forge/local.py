@@ -65,7 +65,9 @@ class LocalForge:
         return list(found)
 
     def pulls(self, repository: str) -> list[Pull]:
-        """Every branch that has commits which the default branch lacks; raises ForgeError."""
+        """Every branch that has commits which the default branch lacks; none without any; raises ForgeError."""
+        if not _branches(repository):
+            return []
         base_ref, base_sha = _default_branch(repository)
         pulls = [
             _pull(repository, branch, base_ref, base_sha)

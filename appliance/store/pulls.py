@@ -100,6 +100,19 @@ class Pulls(Base):
             for target in closed:
                 db.execute(pulls.update().where(pulls.c.target == target).values(open=False))
 
+    def forget_unwatched(self, watched: Mapping[str, Sequence[str] | None]) -> None:
+        """Show no more what is in no repository that is watched; `watched` by forge, None where it is unknown."""
+        with self._engine.connect() as db:
+            shown = db.execute(sa.select(pulls.c.target, pulls.c.forge, pulls.c.repository).where(pulls.c.open)).all()
+        gone = []
+        for row in shown:
+            names = watched.get(row.forge, ())
+            if names is not None and row.repository not in names:
+                gone.append(row.target)
+        if gone:
+            with self._write() as db:
+                db.execute(pulls.update().where(pulls.c.target.in_(gone)).values(open=False))
+
     def seen_one(self, forge: str, pull: Pull) -> None:
         """Note one pull request that no listing need have shown."""
         values = _listed(forge, pull.repository, pull)
