@@ -84,13 +84,15 @@ def stand_in(stacks: Start, tmp_path: Path) -> Iterator[tuple[Stack, Path]]:
         archive = tmp_path / "bwrap.tar"
         archive.write_bytes(b"".join(chunks))
     finally:
-        made.remove()
+        made.remove(v=True)
     with tarfile.open(archive) as tar:
-        tar.extract("bwrap", folder, filter="data")
+        program = tar.extractfile("bwrap")  # not `extract`: its filter came only with Python 3.11.4
+        assert program is not None
+        (folder / "bwrap").write_bytes(program.read())
     script = tmp_path / "bwrap"
     script.write_text(STAND_IN)
-    for program in (script, folder / "bwrap"):
-        program.chmod(0o755)
+    for path in (script, folder / "bwrap"):
+        path.chmod(0o755)
     mounts = [f"{script}:/usr/bin/bwrap:ro", f"{folder}:/usr/local/share/stand-in:ro"]
     stack.options = [f"volumes: {mounts}"]
     yield stack, folder / "broken"
