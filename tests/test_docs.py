@@ -143,7 +143,7 @@ def gates() -> Iterator[verdict.Gate]:
     yield reviewed("correct", evidence=Evidence())
 
 
-@pytest.mark.parametrize("gate", gates(), ids=lambda gate: gate.description)
+@pytest.mark.parametrize("gate", list(gates()), ids=lambda gate: gate.description)
 def test_every_text_of_the_gate_is_in_the_readme_beside_its_state(gate: verdict.Gate) -> None:
     rows = [line for line in README.splitlines() if line.startswith(f"| {gate.state} |")]
     assert any(f"`{gate.description}`" in row for row in rows)
