@@ -3,7 +3,6 @@
 import random
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,6 @@ import structlog
 
 from appliance import process
 from appliance.core import holds
-from appliance.core.ending import REPORT_REMEDY
 from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
@@ -21,11 +19,12 @@ from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, 
 from appliance.core.pulls import Policy, not_ready
 from appliance.core.verdict import gate_of
 from appliance.delivery import Delivery
+from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.memory import Memory
 from appliance.progress import Progress
 from appliance.protocols import Forge
-from appliance.publishing import Publisher, Seen, forge_fault
+from appliance.publishing import Publisher, Seen
 from appliance.reviewing import Reviewer, workstation_ending
 from appliance.store import PullState, Store
 
@@ -123,18 +122,11 @@ class Cycle:
         met = [ending.fault for ending in ended if ending.fault]
         forge_faults += [found for found in met if found.cause.startswith("forge-")]
         self._memory.set_forge_cycles(earlier_streak + 1 if forge_faults else 0)
-        unhealthy = holds.first(
-            [
-                self._unhealthy(fault, forge_faults, held, earlier_streak),
-                *(ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1),
-                *self._memory.lasting(heads),
-            ]
-        )
+        lasting = self._memory.lasting(heads)
+        at_once = [ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1]
         result = Result(
-            fault=holds.first(
-                [fault, *met, *forge_faults, held.fault if held else None, self.no_login, *self._memory.lasting(heads)]
-            ),
-            unhealthy=unhealthy,
+            fault=holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login, *lasting]),
+            unhealthy=holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *at_once, *lasting]),
             pulls=len(listed),
             reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
         )
@@ -153,7 +145,7 @@ class Cycle:
             try:
                 names = watched[forge.name] = forge.repositories()
             except ForgeError as error:
-                faults.append(forge_fault(error))
+                faults.append(fault_of(error))
                 continue
             for name in names:
                 if self.stop.is_set():
@@ -162,7 +154,7 @@ class Cycle:
                     pulls = forge.pulls(name)
                 except ForgeError as error:
                     log.warning("collect.failed", repository=name, error=str(error))
-                    faults.append(forge_fault(error))
+                    faults.append(fault_of(error))
                     continue
                 self.store.seen(forge.name, name, pulls)
                 listed |= {pull.target: Seen(pull, forge) for pull in pulls}
@@ -250,7 +242,7 @@ class Cycle:
                 run.stop.set()
 
     def _attempt(self, action: Review, run: Running) -> Ending:
-        """One attempt, from the lease to the delivery. Never raises: what goes wrong is how it ended."""
+        """One attempt, from the lease to the delivery. What goes wrong in the review is how it ended."""
         pull = run.seen.pull
         attempt = self.store.begin_attempt(pull, self.owner)
         if attempt is None:
@@ -288,9 +280,8 @@ class Cycle:
 
     def _guarded(self, action: Review, run: Running) -> Ending:
         pull = run.seen.pull
-        watcher = threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True)
-        watcher.start()
         try:
+            threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True).start()
             self._publisher.set_gate(run.seen, action.gate_while_running)
             return self.reviewer.review(
                 pull,
@@ -303,13 +294,9 @@ class Cycle:
                 return Ending(Outcome.SUPERSEDED, "the pull request moved on")
             return Ending(Outcome.INTERRUPTED, "the appliance was stopped")
         except ForgeError as error:
-            return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=forge_fault(error))
-        except OSError as error:
-            return workstation_ending(error)
+            return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault_of(error))
         except Exception as error:  # noqa: BLE001  (the one boundary: a defect of ours must not look like the pull's)
-            log.error("review.defect", target=pull.target, traceback=traceback.format_exc())
-            sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
-            return Ending(Outcome.WORKSTATION, sentence, fault=Fault("defect", sentence, REPORT_REMEDY, repr(error)))
+            return workstation_ending(error)
         finally:
             run.stop.set()
 

@@ -11,6 +11,7 @@ from appliance.core.plan import Action
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.delivery import Delivery
+from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.progress import Progress
 from appliance.protocols import Forge
@@ -64,7 +65,7 @@ class Publisher:
                     self.delivery.set_gate(seen.forge, seen.pull, gate)
         except ForgeError as error:
             log.warning("gate.failed", target=seen.pull.target, error=str(error))
-            return forge_fault(error)
+            return fault_of(error)
         return None
 
     def deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
@@ -79,7 +80,7 @@ class Publisher:
                     self.delivery.deliver(seen.forge, stored, seen.pull)
             except ForgeError as error:
                 log.warning("delivery.failed", target=stored.target, error=str(error))
-                faults.append(forge_fault(error))
+                faults.append(fault_of(error))
             self.progress.moved()
         return faults
 
@@ -97,9 +98,5 @@ class Publisher:
             except ForgeError as error:
                 log.warning("delivery.failed", target=stored.target, error=str(error))
                 if error.cause != "forge-not-found":  # of a repository that is watched, its listing tells
-                    faults.append(forge_fault(error))
+                    faults.append(fault_of(error))
         return faults + self.deliver(gone)
-
-
-def forge_fault(error: ForgeError) -> Fault:
-    return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})

@@ -1,6 +1,5 @@
 """From a pull request to the end of one attempt: fetch, check out, let Codex read, and say how it ended."""
 
-import errno
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -9,19 +8,17 @@ from pathlib import Path
 
 import structlog
 
-from appliance import codex, process
-from appliance.core.ending import REPORT_REMEDY
+from appliance import codex
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Result, Review
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Pull
+from appliance.failures import fault_of
 from appliance.forge import Source
 from appliance.git import GitError, Mirrors, Slots
 
 log = structlog.get_logger()
-
-DISK_REMEDY = "free disk space for Docker's volumes (`docker system df`), then the next cycle goes on by itself."
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Reviewer:
             return self._review(pull, source, stop, progress, base_sha)
         except GitError as error:
             return _git_ending(error)
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             return workstation_ending(error)
 
     def _review(
@@ -120,22 +117,12 @@ def _git_ending(error: GitError) -> Ending:
         return Ending(Outcome.SUPERSEDED, "the pull request moved on")
     if error.cause == "too-large":
         return Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)
-    fault = git_fault(error)
     ours = error.cause in ("disk-full", "mirror-corrupt", "git")
-    return Ending(Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault)
+    outcome = Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE
+    return Ending(outcome, str(error)[:300], fault=fault_of(error))
 
 
-def git_fault(error: GitError) -> Fault:
-    """The error's own words, once: its text has the next step in it already."""
-    return Fault(error.cause, f"{error.sentence}.", f"{error.remedy}.", str(error))
-
-
-def workstation_ending(error: OSError) -> Ending:
-    """What a failing system call of ours means: the workstation's fault, never the pull request's."""
-    if isinstance(error, process.ProgramMissing):
-        fault = Fault("program-missing", f"A program is missing: {error}", "rebuild the image: `docker compose build`.")
-    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        fault = Fault("disk-full", "The disk is full.", DISK_REMEDY, str(error))
-    else:
-        fault = Fault("workstation", f"The workstation refused a system call: {error}", REPORT_REMEDY, str(error))
+def workstation_ending(error: Exception) -> Ending:
+    """How an attempt ended that our own side broke off: never the pull request's doing."""
+    fault = fault_of(error)
     return Ending(Outcome.WORKSTATION, fault.sentence, fault=fault)

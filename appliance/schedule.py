@@ -1,6 +1,5 @@
 """The loop: a cycle at start, and the next one an interval after the last one *ended*."""
 
-import errno
 import math
 import os
 import re
@@ -8,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,17 +17,14 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import sample
-from appliance.core.ending import REPORT_REMEDY
-from appliance.core.faults import Fault, named
+from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.cycle import Result
+from appliance.failures import fault_of
 from appliance.flock import held, try_lock
-from appliance.forge import ForgeError
-from appliance.git import GitError
 from appliance.health import heartbeat, write
 from appliance.process import Stopped
 from appliance.progress import Progress
-from appliance.reviewing import git_fault, workstation_ending
 from appliance.settings import Settings
 from appliance.store import words
 from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
@@ -79,23 +74,8 @@ def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:
         return cycle()
     except Stopped:
         return Result(None, None, 0, 0)
-    except OSError as error:
-        fault = workstation_ending(error).fault
-    except SQLAlchemyError as error:
-        full = "disk is full" in str(error)  # SQLite's words
-        fault = workstation_ending(OSError(errno.ENOSPC, words(error)) if full else OSError(words(error))).fault
-    except ForgeError as error:
-        fault = Fault(error.cause, str(error), error.remedy, str(error))
-    except GitError as error:
-        fault = git_fault(error)
     except Exception as error:  # noqa: BLE001  (the one boundary)
-        if "can't start new thread" in str(error):
-            fault = named("pids-limit", str(error))
-            parts.show_health(fault, 0)
-            return Result(fault, fault, 0, 0)
-        log.error("cycle.defect", traceback=traceback.format_exc())
-        sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
-        fault = Fault("defect", sentence, REPORT_REMEDY, repr(error))
+        fault = fault_of(error)
     parts.show_health(fault, 0)
     return Result(fault, fault, 0, 0)
 

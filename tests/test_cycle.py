@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_github import FakeGitHub
@@ -349,6 +350,26 @@ def test_a_defect_of_ours_is_no_attempt_of_the_pull_request(world: World) -> Non
     assert result.fault.cause == "defect"
     assert "RuntimeError: a bug" in result.fault.sentence
     assert world.attempts() == 0
+
+
+def test_without_a_thread_to_be_had_nothing_is_counted_and_no_lease_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that hands the stop on is the first that a review starts of its own."""
+
+    class NoThread:
+        def __init__(self, **_: object) -> None: ...
+
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("appliance.cycle.threading", SimpleNamespace(Thread=NoThread, Event=threading.Event))
+        result = world.run()
+    assert result.fault is not None and result.fault.cause == "pids-limit"
+    assert result.unhealthy == result.fault
+    assert world.attempts() == 0
+    assert not world.store.records([world.pull()])[world.pull().target].leased
 
 
 def test_a_full_disk_is_the_workstations(world: World) -> None:

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("publishing", "memory"),
     ("delivery",),
     ("reviewing",),
-    ("selftest", "ladder", "codex", "sample"),
+    ("selftest", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "keys", "login", "protocols", "tables", "migrations", "settings", "health",
      "workdir", "flock", "owner", "facts", "codex_config", "progress"),
     ("jail", "log"),

@@ -116,6 +116,7 @@ def test_the_next_one_begins_an_interval_after_the_last_one_ended(
 
 ERRORS = [
     (RuntimeError("a bug"), "defect"),
+    (RuntimeError("can't start new thread"), "pids-limit"),
     (OSError(28, "No space left on device"), "disk-full"),
     (OSError(5, "Input/output error"), "workstation"),
     (OperationalError("x", {}, Exception("database or disk is full")), "disk-full"),

@@ -30,8 +30,8 @@ class Rule:
     """`counts`: it uses up an attempt. `stops`: no further review starts in this cycle.
 
     `unhealthy_after`: this many cycles in a row that end so turn the container unhealthy; 0 is never.
-    `backs_off`: all reviews wait, longer each time, since the next would end so too. What is not so marked and does not
-    count makes its own pull request alone wait, so that one that breaks the reviewer holds up no other.
+    `backs_off`: all reviews wait, longer each time, since the next would end so too. After one of FAULTS_OF_A_REVIEW
+    its own pull request alone waits (`plan`), so that one that breaks the reviewer holds up no other.
     """
 
     counts: bool = False

@@ -1,0 +1,52 @@
+"""The one place where what the edges raise becomes a fault with its cause and next step."""
+
+import errno
+import traceback
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from appliance.core.ending import REPORT_REMEDY
+from appliance.core.faults import Fault, named
+from appliance.forge import ForgeError
+from appliance.git import GitError
+from appliance.process import ProgramMissing
+from appliance.store import words
+
+log = structlog.get_logger()
+
+IMAGE_REMEDY = "rebuild the image: `docker compose build`."
+DISK_REMEDY = "free disk space for Docker's volumes (`docker system df`), then the next cycle goes on by itself."
+
+
+def fault_of(error: Exception) -> Fault:
+    """The workstation's fault, the forge's, or a defect of ours: whatever it is, it is not the pull request's.
+
+    A defect is logged with its traceback. `permanent` among a forge's facts says that a person has to act.
+    """
+    match error:
+        case ForgeError():
+            return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})
+        case GitError():
+            return Fault(error.cause, f"{error.sentence}.", f"{error.remedy}.", str(error))  # str has the next step too
+        case ProgramMissing():
+            return Fault(
+                "program-missing", f"A program is missing: {error}", "rebuild the image: `docker compose build`."
+            )
+        case SQLAlchemyError() if "disk is full" not in str(error):  # SQLite's words
+            return _refused(words(error))
+        case SQLAlchemyError():
+            return Fault("disk-full", "The disk is full.", DISK_REMEDY, words(error))
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return Fault("disk-full", "The disk is full.", DISK_REMEDY, str(error))
+        case OSError():
+            return _refused(str(error))
+        case RuntimeError() if "can't start new thread" in str(error):  # Python's words
+            return named("pids-limit", str(error))
+    log.error("defect", traceback="".join(traceback.format_exception(error)))
+    sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
+    return Fault("defect", sentence, REPORT_REMEDY, repr(error))
+
+
+def _refused(said: str) -> Fault:
+    return Fault("workstation", f"The workstation refused a system call: {said}", REPORT_REMEDY, said)
