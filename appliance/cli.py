@@ -149,6 +149,26 @@ def selftest_command(as_json: bool) -> None:
         sys.exit(1)
 
 
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def doctor(as_json: bool) -> None:
+    """Look at everything the appliance needs, and say what to type. Exit 1 if there is a fault. Writes nothing."""
+    from appliance.core.doctor import to_json, well
+    from appliance.doctor import inside
+    from appliance.log import configure
+
+    configure("text", quiet=True)
+    lines = inside.examine()
+    if as_json:
+        click.echo(json.dumps(to_json(lines)))
+    else:
+        from appliance.core.doctor import shown
+
+        click.echo("\n".join(shown(lines)))
+    if not well(lines):
+        sys.exit(1)
+
+
 def _show_fault(fault: "Fault") -> None:
     click.echo(str(fault), err=True)
     if fault.symptom:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,6 +55,16 @@ class Login:
         """Changes with every new login; tells nothing of it."""
         tokens = self._tokens() or {}
         return hashlib.sha256(str(tokens.get("refresh_token")).encode()).hexdigest()[:16]
+
+    def times(self) -> tuple[float | None, float | None]:
+        """When it was last refreshed, and when its access token expires, in seconds of the epoch; None: not told."""
+        try:
+            whole = self._read()
+            told = datetime.fromisoformat(str(whole.get("last_refresh")).replace("Z", "+00:00"))
+            refreshed = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
+        except (OSError, ValueError):
+            refreshed = None
+        return refreshed, _expires_at(self._tokens() or {}) or None
 
     def headers(self) -> dict[str, str]:
         """What the model gate adds to a request; the access token is refreshed first if it expires soon.

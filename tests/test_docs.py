@@ -13,7 +13,8 @@ import click
 import pytest
 
 from appliance import cli, settings
-from appliance.core import catalogue, verdict
+from appliance.core import catalogue, doctor, verdict
+from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Finding, Result, Review, Usage, Verdict
 from appliance.core.outcomes import Outcome
 from appliance.core.report import as_json
@@ -74,7 +75,7 @@ def test_every_outcome_is_in_the_readmes_table(outcome: Outcome) -> None:
 
 def causes_in_code() -> set[str]:
     """Every cause that stands in the code as the first argument of what makes a fault, and those of the probe."""
-    makers = {"Fault", "ForgeError", "GitError", "Entry", "_Words", "_workstation", "named"}
+    makers = {"Fault", "ForgeError", "GitError", "Entry", "Cause", "_Words", "_workstation", "named"}
     found = {entry.cause for entry in (*catalogue.CATALOGUE, catalogue.UNKNOWN)}
     for path in (PROJECT / "appliance").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -243,7 +244,18 @@ def test_the_example_of_a_review_is_what_the_code_prints() -> None:
     assert told["verdict"] in get_args(Verdict)
 
 
-@pytest.mark.parametrize("name", ["selftest", "status", "review"])
+def test_the_example_of_the_doctor_is_what_the_code_prints() -> None:
+    told = example("doctor")
+    fault = Fault("forge-permission", "", "")
+    printed = doctor.to_json([doctor.fine("sandbox", ""), doctor.of_fault("status", fault, "octo/shop")])
+    assert keys(told) == keys(printed)
+    required = doctor.found("required", "gate-not-required", "octo/shop", branch="main", context="codex-review")
+    assert told["lines"][2] == doctor.to_json([required])["lines"][0]
+    assert {line["state"] for line in told["lines"]} == set(get_args(doctor.State))
+    assert told["ok"] is False
+
+
+@pytest.mark.parametrize("name", ["selftest", "doctor", "status", "review"])
 def test_every_field_of_the_examples_is_explained(name: str) -> None:
     def flat(value: Any, prefix: str = "") -> Iterator[str]:
         if isinstance(value, dict) and prefix not in ("fault.facts", "usage"):

@@ -14,6 +14,7 @@ ROOT = Path(appliance.__file__).parent
 # Each layer may import those below it and its own; within a layer there is no circle (the last test).
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("doctor",),
     ("serving", "schedule", "commands"),
     ("wiring",),
     ("cycle", "rehearsal"),

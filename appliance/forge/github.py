@@ -15,6 +15,7 @@ from appliance.forge import Cached, Comment, ForgeError, Source
 from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
 from appliance.forge.github_limits import PROCESS_PACE, WritePace
+from appliance.forge.github_rights import GitHubRights
 from appliance.forge.github_shapes import (
     COMBINED,
     COMMENT,
@@ -109,6 +110,10 @@ class GitHubForge:
 
     def close(self) -> None:
         self._client.close()
+
+    def rights(self) -> GitHubRights:
+        """What GitHub says of our token, for `appliance doctor`."""
+        return GitHubRights(self._client, self._authorization, self._clock)
 
     def repositories(self) -> list[str]:
         """The watched repositories, `owner/*` expanded to all the token sees that are neither archived nor disabled."""

@@ -114,6 +114,17 @@ class GitHubClient:
             raise error_of(answer, self.redact)
         return self._keep(answer, shape)
 
+    def ask(self, path: str, payload: dict[str, str] | None = None) -> Answer:
+        """The bare answer to a GET, or to a POST of `payload`, refusals too: for who examines GitHub itself.
+
+        Limits, redirects and broken connections are as everywhere.
+        """
+        url = f"{self.api_url}{path}"
+        if payload is None:
+            return self._ask("GET", url)
+        with self._pace.turn(self._clock, self._wait):
+            return self._ask("POST", url, content=json.dumps(payload).encode())
+
     def _cut(self, url: str, shape: Shape[T]) -> tuple[T, str | None]:
         """What is kept of one answer, and its Link header."""
         parts = (url, ACCEPT, self._version, self._token, shape.name)

@@ -46,13 +46,13 @@ def retry_after(answer: Answer) -> float | None:
         return None
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", value):
         return float(value)
-    then, now = _epoch(value), _epoch(answer.headers.get("date", ""))
+    then, now = epoch(value), epoch(answer.headers.get("date", ""))
     return max(then - now, 0.0) if then is not None and now is not None else None
 
 
 def _until_reset(answer: Answer) -> float | None:
     """Seconds to the reset by the *server's* clock: ours may be wrong."""
-    now = _epoch(answer.headers.get("date", ""))
+    now = epoch(answer.headers.get("date", ""))
     reset = answer.headers.get("x-ratelimit-reset", "").strip()
     return float(reset) - now if now is not None and re.fullmatch(r"[0-9]{1,15}", reset) else None
 
@@ -62,7 +62,8 @@ def _sounds_limited(answer: Answer) -> bool:
     return any(words in said for words in _LIMIT_WORDS)
 
 
-def _epoch(date: str) -> float | None:
+def epoch(date: str) -> float | None:
+    """An HTTP date in seconds of the epoch; None for what is none."""
     try:
         return parsedate_to_datetime(date).timestamp()
     except ValueError:

@@ -33,6 +33,14 @@ from starlette.routing import Route
 from appliance import rehearsal
 
 _RANGE = re.compile(r"git diff [0-9a-f]{40} ([0-9a-f]{40})")
+NO_INPUT = {
+    "error": {
+        "message": "Missing required parameter: 'model'.",
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "missing_required_parameter",
+    }
+}
 BLIND = {"findings": [], "summary": "Fine.", "verdict": "correct", "reasoning": "It looks fine.", "limits": "none"}
 
 
@@ -89,11 +97,11 @@ class Model:
     async def _respond(self, request: Request) -> Response:
         raw = await request.body()
         body = json.loads(raw)
-        found = _RANGE.search(raw.decode())
+        found, items = _RANGE.search(raw.decode()), body.get("input", ())
         seen = Seen(
             head=found.group(1) if found else "",
             authorization=request.headers.get("authorization", ""),
-            outputs=[str(item["output"]) for item in body["input"] if item.get("type") == "function_call_output"],
+            outputs=[str(item["output"]) for item in items if item.get("type") == "function_call_output"],
         )
         self.seen.append(seen)
         rule = self._rule(raw.decode())
@@ -103,6 +111,8 @@ class Model:
             seen.held = False
         if rule.status is not None:
             return JSONResponse(rule.body, rule.status, rule.headers)
+        if "input" not in body:  # as the real one, which looks at the key first and then at what is asked
+            return JSONResponse(NO_INPUT, 400)
         if rule.answer == "blind":
             return _stream(json.dumps(BLIND))
         if rule.answer == "prose" and seen.outputs:

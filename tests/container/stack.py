@@ -199,6 +199,12 @@ class Stack:
         code, (out, err) = self.container.exec_run(list(argv), demux=True)
         return Done(code, (out or b"").decode("utf-8", "replace"), (err or b"").decode("utf-8", "replace"))
 
+    def docker_exec(self, options: Sequence[str], *argv: str) -> Done:
+        """The same through Docker's command line, with options of `docker exec`."""
+        command = ["docker", "exec", *options, self.project, *argv]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
     @property
     def log(self) -> str:
         text: str = self.container.logs().decode()

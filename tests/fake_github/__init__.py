@@ -11,6 +11,6 @@ In a container, with `tests` on PYTHONPATH: `python -m fake_github --port 8080 -
 """
 
 from .fake import FakeGitHub
-from .state import Comment, Exchange, Failure, Pull, Repository, Status, Token
+from .state import Comment, Exchange, Failure, Pull, Repository, Required, Status, Token
 
-__all__ = ["Comment", "Exchange", "Failure", "FakeGitHub", "Pull", "Repository", "Status", "Token"]
+__all__ = ["Comment", "Exchange", "Failure", "FakeGitHub", "Pull", "Repository", "Required", "Status", "Token"]

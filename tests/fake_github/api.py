@@ -15,7 +15,12 @@ MAX_BODY = 65_536
 MAX_DESCRIPTION = 140
 MAX_STATUSES = 1000
 STATES = ("error", "failure", "pending", "success")
-NEEDS = {"issues": "issues=write; pull_requests=write", "statuses": "statuses=write"}
+NEEDS = {
+    "/issues": "issues=write; pull_requests=write",
+    "/statuses": "statuses=write",
+    "/pulls": "pull_requests=write",
+}
+READS = {"/pulls": "pull_requests=read", "/commits": "statuses=read", "/branches": "contents=read"}
 Route = Callable[..., Response]
 _ROUTES: list[tuple[str, re.Pattern[str], Route]] = []
 
@@ -50,7 +55,10 @@ def _answer(fake: FakeGitHub, request: Request) -> Response:
     if inside:
         name, number, rest = inside.groups()
         repository = _find(fake, request, name, number, rest or "")
-        if request.method != "GET":
+        if request.method == "GET":
+            _may_read(request, repository, rest or "")
+        else:
+            _is_there(repository, rest or "")
             _may_write(request, rest or "")
         for method, pattern, function in _ROUTES:
             match = pattern.fullmatch(f"/REPO{rest or ''}")
@@ -86,10 +94,40 @@ def _sees(request: Request, repository: Repository) -> bool:
 def _may_write(request: Request, rest: str) -> None:
     if request.token is None:
         raise Refusal(401, "Requires authentication")
-    if not request.token.writes:
-        needed = next((needed for part, needed in NEEDS.items() if part in rest), "contents=write")
-        headers = {"X-Accepted-GitHub-Permissions": needed}
-        raise Refusal(403, "Resource not accessible by personal access token", headers)
+    needed = next((needed for part, needed in NEEDS.items() if rest.startswith(part)), "contents=write")
+    if not request.token.writes or not _granted(request, needed):
+        raise _forbidden(request, needed)
+
+
+def _may_read(request: Request, repository: Repository, rest: str) -> None:
+    """What is public may be read by everybody; the rest needs the permission."""
+    needed = next((needed for part, needed in READS.items() if rest.startswith(part)), None)
+    if rest.endswith("/protection/required_status_checks"):
+        if request.token is None or not request.token.administers:
+            raise _forbidden(request, "administration=read")
+    elif needed and repository.private and not _granted(request, needed):
+        raise _forbidden(request, needed)
+
+
+def _granted(request: Request, needed: str) -> bool:
+    """Whether the token has one of the permissions in `needed`, as X-Accepted-GitHub-Permissions spells them."""
+    lacks = request.token.lacks if request.token else frozenset()
+    return any(one.strip().partition("=")[0] not in lacks for one in needed.split(";"))
+
+
+def _forbidden(request: Request, needed: str) -> "Refusal":
+    """A classic token is told nothing; a fine-grained one the permission that it lacks."""
+    if request.token is None or request.token.classic:
+        return Refusal(404, "Not Found")
+    headers = {"X-Accepted-GitHub-Permissions": needed}
+    return Refusal(403, "Resource not accessible by personal access token", headers)
+
+
+def _is_there(repository: Repository, rest: str) -> None:
+    """GitHub looks for what is written to before it asks who writes."""
+    found = re.match(r"/(?:issues|pulls)/(\d+)(?:/|$)", rest)
+    if found:
+        _pull(repository, found[1])
 
 
 def _pull(repository: Repository, number: str) -> Pull:
@@ -254,6 +292,36 @@ def combined_status(fake: FakeGitHub, request: Request, repository: Repository, 
     page, headers = _page(request, list(latest.values()))
     shown = render.combined(request, repository, sha, list(latest.values()), list(page))
     return Response(200, shown, headers)
+
+
+@route("POST", "/REPO/pulls")
+def create_pull(_: FakeGitHub, request: Request, __: Repository) -> Response:
+    """Only its refusals: nobody here opens pull requests."""
+    missing = [name for name in ("head", "base") if name not in _payload(request)]
+    said = ", ".join(f'"{name}"' for name in missing) or "everything"
+    raise Refusal(422, f"Invalid request.\n\n{said} wasn't supplied.")
+
+
+@route("GET", "/REPO/rules/branches/{branch+}")
+def list_rules(_: FakeGitHub, request: Request, repository: Repository, branch: str) -> Response:
+    required = repository.rules.get(branch, [])
+    return _listing(request, repository, [required] if required else [], lambda it: render.rule(repository, it))
+
+
+@route("GET", "/REPO/branches/{branch+}/protection/required_status_checks")
+def required_checks(_: FakeGitHub, request: Request, repository: Repository, branch: str) -> Response:
+    required = repository.protection.get(branch)
+    if required is None:
+        raise Refusal(404, "Branch not protected")
+    return Response(200, render.status_check_policy(request, repository, branch, required))
+
+
+@route("GET", "/REPO/branches/{branch+}")
+def get_branch(_: FakeGitHub, request: Request, repository: Repository, branch: str) -> Response:
+    sha = repos.refs(repository.path).get(f"refs/heads/{branch}")
+    if sha is None:
+        raise Refusal(404, "Branch not found")
+    return Response(200, render.branch(request, repository, branch, sha))
 
 
 @route("GET", "/user")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import repos
-from .state import Comment, Exchange, Failure, Pull, Repository, Request, Status, Token
+from .state import Comment, Exchange, Failure, Pull, Repository, Request, Required, Status, Token
 
 SECONDARY_LIMIT = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 
@@ -316,6 +316,34 @@ class FakeGitHub:
             self.repository(name).statuses.append(status)
             self.generation += 1
             return status
+
+    # --- who may what, and what a branch requires ---
+
+    def add_token(self, token: str, login: str = "review-bot", **rights: Any) -> None:
+        """A token with the rights of `Token`, or other rights for one that is there."""
+        with self.lock:
+            self.tokens[token] = Token(login, **{**rights, "lacks": frozenset(rights.get("lacks", ()))})
+            self.generation += 1
+
+    def require(
+        self, name: str, *contexts: str, branch: str = "main", by: str = "rules", source: int | None = None
+    ) -> None:
+        """Let a branch require these checks, and no others, `by` "rules" (a ruleset) or "protection"."""
+        with self.lock:
+            required: dict[str, list[Required]] = getattr(self.repository(name), by)
+            required[branch] = [Required(context, source) for context in contexts]
+            self.generation += 1
+
+    def require_check(self, name: str, contexts: Sequence[str], **how: Any) -> None:
+        """`require` for those who can send only JSON."""
+        self.require(name, *contexts, **how)
+
+    def adjust(self, *, clock_offset: float | None = None, rate_remaining: int | None = None) -> None:
+        """Set its clock ahead of ours, or what is left of the hour's requests."""
+        with self.lock:
+            self.clock_offset = self.clock_offset if clock_offset is None else clock_offset
+            self.rate_remaining = self.rate_remaining if rate_remaining is None else rate_remaining
+            self.generation += 1
 
     # --- what goes wrong, and what was said ---
 

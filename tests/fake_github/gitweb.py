@@ -29,6 +29,9 @@ def answer(fake: FakeGitHub, request: Request) -> Response:
         return Response(
             401, "Repository not found.", {"WWW-Authenticate": 'Basic realm="GitHub"', "Content-Type": "text/plain"}
         )
+    if token is not None and "contents" in token.lacks and repository is not None and repository.private:
+        # GitHub's own words, though it was a read that was asked for.
+        return Response(403, "Write access to repository not granted.", {"Content-Type": "text/plain"})
     if repository is None:
         return Response(404, "Repository not found.", {"Content-Type": "text/plain"})
     query = "&".join(f"{key}={value}" for key, value in request.query.items())

@@ -6,7 +6,7 @@ What is looser here than the description, and why:
 - `/repositories/{id}/…` is `/repos/{owner}/{repo}/…`: GitHub's Link headers and redirects use it, no path describes it.
 - Redirects, 304, 401, 403, 404, 422 and 429 may come from any path: the description lists them for a few. Their bodies
   must still be errors as it describes them; a 304 has none.
-- UNDESCRIBED paths are outside the cut of 27 paths: their answers are checked as lists of its `repository`.
+- UNDESCRIBED paths are outside the cut of 30 paths: their answers are checked as lists of its `repository`.
 """
 
 import json
@@ -88,9 +88,9 @@ class Description:
         ]
 
     def _operation(self, method: str, path: str) -> tuple[str, Operation] | None:
-        # The most literal path wins: /issues/comments/{id} before /issues/{number}/comments.
+        # The most literal path wins: /issues/comments/{id} before /issues/{number}/comments; of two, the longer one.
         fitting = [(template, item) for pattern, template, item in self._paths if pattern.fullmatch(path)]
-        for template, item in sorted(fitting, key=lambda each: each[0].count("{")):
+        for template, item in sorted(fitting, key=lambda each: (each[0].count("{"), -len(each[0]))):
             if method.lower() in item:
                 escaped = template.replace("~", "~0").replace("/", "~1").replace("{", "%7B").replace("}", "%7D")
                 return f"{_URN}#/paths/{escaped}/{method.lower()}", item[method.lower()]
@@ -166,7 +166,7 @@ def _expression(path: str, item: dict[str, Any]) -> re.Pattern[str]:
         for parameter in operation.get("parameters", [])
         if parameter.get("x-multi-segment")
     }
-    wide = marked | {"path", "ref", "basehead"}
+    wide = marked | {"path", "ref", "basehead", "branch"}
     parts = (
         (".+" if part[1:-1] in wide else "[^/]+") if part.startswith("{") else re.escape(part)
         for part in re.split(r"(\{\w+\})", path)

@@ -4,8 +4,9 @@ import base64
 import hashlib
 import time
 from typing import Any
+from urllib.parse import quote
 
-from .state import Comment, Pull, Repository, Request, Status
+from .state import Comment, Pull, Repository, Request, Required, Status
 
 Json = dict[str, Any]
 
@@ -293,6 +294,68 @@ def combined(request: Request, of: Repository, sha: str, latest: list[Status], p
         "repository": repository(request, of),
         "commit_url": f"{url}/commits/{sha}",
         "url": f"{url}/commits/{sha}/status",
+    }
+
+
+def rule(of: Repository, required: list[Required]) -> Json:
+    checks = [
+        {"context": it.context, **({} if it.source is None else {"integration_id": it.source})} for it in required
+    ]
+    return {
+        "type": "required_status_checks",
+        "parameters": {"required_status_checks": checks, "strict_required_status_checks_policy": False},
+        "ruleset_source_type": "Repository",
+        "ruleset_source": of.full_name,
+        "ruleset_id": 42,
+    }
+
+
+def _checks(required: list[Required]) -> Json:
+    return {
+        "contexts": [it.context for it in required],
+        "checks": [{"context": it.context, "app_id": it.source} for it in required],
+    }
+
+
+def status_check_policy(request: Request, of: Repository, branch: str, required: list[Required]) -> Json:
+    url = f"{request.api}/repos/{of.full_name}/branches/{quote(branch)}/protection/required_status_checks"
+    return {"url": url, "contexts_url": f"{url}/contexts", "strict": False, **_checks(required)}
+
+
+def branch(request: Request, of: Repository, name: str, sha: str) -> Json:
+    api, page = f"{request.api}/repos/{of.full_name}", f"{request.base}/{of.full_name}"
+    url, required = f"{api}/branches/{quote(name)}", of.protection.get(name)
+    who = {"name": "A U Thor", "email": "author@example.com", "date": stamp(of.created_at)}
+    return {
+        "name": name,
+        "commit": {
+            "url": f"{api}/commits/{sha}",
+            "sha": sha,
+            "node_id": node_id("Commit", int(sha[:7], 16)),
+            "html_url": f"{page}/commit/{sha}",
+            "comments_url": f"{api}/commits/{sha}/comments",
+            "commit": {
+                "url": f"{api}/git/commits/{sha}",
+                "author": who,
+                "committer": who,
+                "message": "Change",
+                "comment_count": 0,
+                "tree": {"sha": sha, "url": f"{api}/git/trees/{sha}"},
+            },
+            "author": None,
+            "committer": None,
+            "parents": [],
+        },
+        "_links": {"html": f"{page}/tree/{quote(name)}", "self": url},
+        "protected": required is not None or name in of.rules,
+        "protection": {
+            "enabled": required is not None,
+            "required_status_checks": {
+                "enforcement_level": "non_admins" if required else "off",
+                **_checks(required or []),
+            },
+        },
+        "protection_url": f"{url}/protection",
     }
 
 

@@ -89,6 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         limits["X-RateLimit-Used"] = str(fake.rate_limit - fake.rate_remaining)
         answer.headers = {
             **limits,
+            **_of_token(request.token),
             "X-RateLimit-Resource": "core",
             "X-GitHub-Media-Type": "github.v3",
             **answer.headers,
@@ -174,6 +175,17 @@ class Handler(BaseHTTPRequestHandler):
         )
         with self.fake.lock:
             self.fake.exchanges.append(exchange)
+
+
+def _of_token(token: Token | None) -> dict[str, str]:
+    """What GitHub tells of a token beside each answer."""
+    if token is None:
+        return {}
+    told = {"X-OAuth-Scopes": ", ".join(token.scopes)} if token.classic else {}
+    if token.expires is not None:
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(token.expires))
+        told["GitHub-Authentication-Token-Expiration"] = f"{moment} {token.expires_zone}"
+    return told
 
 
 def token_of(fake: FakeGitHub, authorization: str) -> Token | None:

@@ -49,6 +49,14 @@ class Pull:
     comments: list[Comment] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Required:
+    """A required status check; `source` is the id of the App that alone may set it."""
+
+    context: str
+    source: int | None = None
+
+
 @dataclass
 class Repository:
     id: int
@@ -64,6 +72,8 @@ class Repository:
     pulls: dict[int, Pull] = field(default_factory=dict)
     statuses: list[Status] = field(default_factory=list)
     old_names: set[str] = field(default_factory=set)
+    rules: dict[str, list[Required]] = field(default_factory=dict)  # by branch: what its rulesets require
+    protection: dict[str, list[Required]] = field(default_factory=dict)  # the same of classic branch protection
 
     @property
     def full_name(self) -> str:
@@ -72,12 +82,23 @@ class Repository:
 
 @dataclass(frozen=True)
 class Token:
-    """`sees`: full names, or None for all. `writes`: may comment and set statuses. `installation`: an App's."""
+    """`sees`: full names, or None for all. `writes`: may comment and set statuses. `installation`: an App's.
+
+    `lacks`: fine-grained permissions that it was not given, such as `statuses` or `contents` (it may neither read nor
+    write these in a private repository). `administers`: has "Administration: read". `classic`: what it may not do is
+    answered with 404, and `scopes` are told. `expires`: seconds of the epoch; `expires_zone` as GitHub spells it.
+    """
 
     login: str
     sees: frozenset[str] | None = None
     writes: bool = True
     installation: bool = False
+    lacks: frozenset[str] = frozenset()
+    administers: bool = False
+    classic: bool = False
+    scopes: tuple[str, ...] = ("repo",)
+    expires: float | None = None
+    expires_zone: str = "UTC"
 
 
 @dataclass

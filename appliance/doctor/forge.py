@@ -1,0 +1,115 @@
+"""The forge: the token and its rights, the clock, the budget, and whether the gate is a required check."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from appliance.core import doctor_forge as judge
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.core.pulls import Pull
+from appliance.doctor.guard import guarded
+from appliance.failures import fault_of
+from appliance.forge import ForgeError
+from appliance.forge.github import GitHubForge
+from appliance.forge.github_rights import GitHubRights, Repository
+from appliance.wiring import NO_TOKEN, Appliance
+
+MOST_REPOSITORIES = 20  # each costs about ten requests and two seconds
+MOST_BRANCHES = 5  # of a repository: its default branch, and bases of open pull requests
+
+
+def check(parts: Appliance) -> Iterator[Line]:
+    settings = parts.settings
+    if settings.rehearsal:
+        yield fine("forge", "No repository is configured: the appliance reviews its own sample.")
+    if settings.local_repositories:
+        local = parts.local([settings.local_repositories])
+        yield from guarded("local", lambda: [_local(len(local.repositories()), str(settings.local_repositories))])
+    if not settings.repositories:
+        return
+    if settings.github_token is None:
+        yield of_fault("token", NO_TOKEN)
+        return
+    github = parts.github()
+    try:
+        yield from of_github(github, settings.github_token.get_secret_value(), settings.status_context)
+    finally:
+        github.close()
+
+
+def _local(count: int, folder: str) -> Line:
+    return fine("local", f"{count} {'repository' if count == 1 else 'repositories'} in {folder}.")
+
+
+def of_github(github: GitHubForge, token: str, context: str) -> Iterator[Line]:
+    """All that concerns GitHub; `context` is that of our commit status."""
+    rights = github.rights()
+    try:
+        facts = rights.token()
+    except ForgeError as error:  # nothing of the rest could be asked either
+        yield of_fault("token", fault_of(error))
+        return
+    yield judge.token(facts, judge.kind_of(token, facts.scopes))
+    yield judge.clock(facts)
+    names: Sequence[str] = []
+    try:
+        names = github.repositories()
+    except ForgeError as error:
+        yield of_fault("repositories", fault_of(error))
+    pulls = 0
+    for name in names[:MOST_REPOSITORIES]:
+        examined = Examined(github, rights, name, context)
+        yield from guarded("repository", examined.lines, name)
+        pulls += len(examined.pulls)
+    if len(names) > MOST_REPOSITORIES:
+        yield found("repositories", "repositories-left-out", examined=MOST_REPOSITORIES, all=len(names))
+    yield judge.budget(facts, len(names), pulls)
+
+
+class Examined:
+    """One repository; `pulls` are the open ones, once `lines` has been gone through."""
+
+    def __init__(self, github: GitHubForge, rights: GitHubRights, name: str, context: str) -> None:
+        self._github, self._rights, self._name, self._context = github, rights, name, context
+        self.pulls: list[Pull] = []
+
+    def lines(self) -> Iterator[Line]:
+        """Raises ForgeError if the repository is not to be seen at all."""
+        repository = self._rights.repository(self._name)
+        yield from self._guarded("contents", lambda: self._contents(repository))
+        yield from self._guarded("pulls", self._pulls)
+        yield from self._guarded("comment", lambda: self._writes("comment", self._comment))
+        yield from self._guarded("status", lambda: self._writes("status", self._status))
+        for branch in self._branches(repository):
+            yield from self._guarded("required", lambda branch=branch: self._required(branch))  # type: ignore[misc]
+
+    def _guarded(self, check: str, made: Callable[[], Iterable[Line]]) -> list[Line]:
+        return guarded(check, made, self._name)
+
+    def _contents(self, repository: Repository) -> Iterator[Line]:
+        self._rights.read_contents(repository)
+        yield fine("contents", "The token may fetch its contents.", self._name)
+
+    def _pulls(self) -> Iterator[Line]:
+        self.pulls = self._github.pulls(self._name)
+        yield fine("pulls", f"The token may read its pull requests ({len(self.pulls)} open).", self._name)
+
+    def _comment(self) -> ForgeError | None:
+        number = self.pulls[0].number if self.pulls else self._rights.any_pull(self._name)
+        return self._rights.may_comment(self._name, number)
+
+    def _status(self) -> ForgeError | None:
+        return self._rights.may_set_statuses(self._name, self._context)
+
+    def _writes(self, check: str, ask: Callable[[], ForgeError | None]) -> Iterator[Line]:
+        refused = ask()
+        what = {"comment": "write comments", "status": "set commit statuses"}[check]
+        if refused is None:
+            yield fine(check, f"The token may {what}.", self._name)
+        else:
+            yield of_fault(check, fault_of(refused), self._name)
+
+    def _branches(self, repository: Repository) -> list[str]:
+        bases = [repository.default_branch, *sorted({pull.base_ref for pull in self.pulls})]
+        return list(dict.fromkeys(bases))[:MOST_BRANCHES]
+
+    def _required(self, branch: str) -> Iterator[Line]:
+        yield judge.required(self._rights.branch(self._name, branch), self._context, self._name)

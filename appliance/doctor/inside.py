@@ -1,0 +1,47 @@
+"""The doctor in the container: settings, state, sandbox, the loop, the forge, the model."""
+
+import os
+from collections.abc import Iterator
+
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.core.faults import Fault
+from appliance.doctor import forge, loop, model, sandbox, state
+from appliance.doctor.guard import guarded
+from appliance.settings import Settings, SettingsError, load, unknown
+from appliance.wiring import appliance
+
+
+def examine() -> list[Line]:
+    """Every line; none is left out without a word. Writes nothing but a scratch directory and, if due, a new login."""
+    lines: list[Line] = []
+    try:
+        settings = load()
+    except SettingsError as error:
+        return [*_bad(error), *guarded("sandbox", sandbox.bare)]
+    lines += guarded("settings", lambda: _settings(settings))
+    lines += guarded("state", lambda: state.check(settings))
+    if os.getuid() == 0:  # the state is closed to root, and the rest of what it would find is not true
+        return lines + guarded("sandbox", sandbox.bare)
+    return lines + guarded("appliance", lambda: _parts(settings))
+
+
+def _parts(settings: Settings) -> Iterator[Line]:
+    with appliance(settings) as parts:
+        yield from guarded("sandbox", lambda: sandbox.check(parts.work))
+        yield from guarded("loop", lambda: loop.check(parts))
+        yield from guarded("forge", lambda: forge.check(parts))
+        yield from guarded("model", lambda: model.check(parts))
+
+
+def _settings(settings: Settings) -> Iterator[Line]:
+    odd = unknown()
+    for said in odd:
+        yield found("settings", "setting-unknown", said=said)
+    if not odd:
+        watched = "the sample only" if settings.rehearsal else "what is configured"
+        yield fine("settings", f"Every setting is good; {watched} is watched.")
+
+
+def _bad(error: SettingsError) -> Iterator[Line]:
+    for said in str(error).splitlines():
+        yield of_fault("settings", Fault("settings", said, "correct .env and run `docker compose up -d`."))

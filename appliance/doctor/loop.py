@@ -1,0 +1,59 @@
+"""The loop: its health, its last cycle, and what holds it up."""
+
+import time
+from collections.abc import Iterator
+
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.core.doctor_forge import duration
+from appliance.core.faults import Fault
+from appliance.core.holds import clock_time
+from appliance.health import read
+from appliance.memory import Memory
+from appliance.wiring import Appliance
+
+GRACE_SECONDS = 300.0  # as the loop's own watch has it
+
+
+def check(parts: Appliance) -> Iterator[Line]:
+    health = read(parts.settings.run_dir)
+    if health is None:
+        yield of_fault("health", STALE)
+    elif health.state == "starting":
+        yield found("health", "health-starting")
+    elif health.state == "unhealthy":
+        sentence, _, remedy = health.message.partition(" Next: ")
+        yield of_fault("health", Fault(health.cause, sentence, remedy or "see `docker logs review-appliance`."))
+    else:
+        yield fine("health", f"The appliance is healthy: {health.message}.")
+    yield _cycle(parts)
+    yield from _holds(parts)
+
+
+def _cycle(parts: Appliance) -> Line:
+    last = parts.store.note("cycle") or {}
+    ended, now = last.get("last_ended"), time.time()
+    if not ended:
+        return found("cycle", "health-starting")
+    patience = parts.settings.interval + parts.settings.review_timeout + GRACE_SECONDS
+    if now - ended > patience:
+        return found("cycle", "cycle-late", ago=duration(now - ended))
+    failed = ", and failed by a fault" if last.get("failed") else ""
+    return fine("cycle", f"The last cycle ended {duration(now - ended)} ago{failed}.")
+
+
+def _holds(parts: Appliance) -> Iterator[Line]:
+    memory = Memory(parts.store, parts.settings.interval, parts.credentials(), time.time, lambda: 0.0)
+    held, now = memory.held(), time.time()
+    if held is not None and held.until > now:
+        fault = held.fault
+        told = {"cause": fault.cause, "sentence": fault.sentence, "remedy": fault.remedy}
+        yield found("holds", "held", until=clock_time(held.until, now), **told)
+    else:
+        yield fine("holds", "Nothing holds up the reviews.")
+
+
+STALE = Fault(
+    "stale",
+    "The appliance does not report its health.",
+    "see `docker logs --tail 50 review-appliance`, then `docker restart review-appliance`.",
+)

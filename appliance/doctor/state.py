@@ -1,0 +1,46 @@
+"""The state volume: it can be used, it is ours, and there is room in it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from appliance import wiring
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.settings import Settings
+
+LOW_BYTES = 2 * 1024**3
+TRIED_BYTES = 256 * 1024  # what is written to see that something can be
+
+
+def check(settings: Settings) -> Iterator[Line]:
+    """Raises OSError (a full disk, a volume that is read-only): its line says so."""
+    folder = settings.state_dir
+    # Looked at first: opening the state would make a new key, which is what must not happen unseen.
+    if (folder / "appliance.db").exists() and not (folder / "signing.key").exists():
+        yield found("state", "signing-key-missing")
+        return
+    fault = wiring.blocked(settings)
+    if fault:
+        yield of_fault("state", fault)
+        return
+    _write(folder)
+    yield fine("state", f"{folder} can be written, the database opens, and the signing key is whole.")
+    free = shutil.disk_usage(folder).free
+    if free < LOW_BYTES:
+        yield found("disk", "disk-low", free=size(free), where=folder)
+    else:
+        yield fine("disk", f"{size(free)} are free at {folder}.")
+
+
+def _write(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"\0" * TRIED_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / 1024**3:.1f} GB" if count >= 1024**3 // 10 else f"{count / 1024**2:.0f} MB"
