@@ -6,24 +6,22 @@ Responses endpoint; the key is added here, and what the upstream answered is kep
 
 import asyncio
 import contextlib
-import json
-import re
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import structlog
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from appliance.core.answers import SseWatch, refusal, retry_seconds
+from appliance.core.masking import Mask, MaskedStream
 from appliance.core.upstream import Answer
 
 log = structlog.get_logger()
@@ -33,10 +31,9 @@ IDLE_SECONDS = 600.0  # between two bytes; the attempt's own timeout is the real
 START_SECONDS = 10.0
 FINISH_SECONDS = 1.0
 MAX_BODY = 64 * 1024 * 1024
-MAX_SSE_LINE = 4 * 1024 * 1024
 MAX_RETRY_AFTER = 5.0  # Codex honours any Retry-After without a cap (CODEX 1.4)
-
-MIN_SECRET = 8  # characters; a shorter one would be found in any text
+MAX_REFUSED = 100  # lines that are kept and logged of one attempt
+PATHS = (b"/v1/responses", b"/responses")
 
 _PASSED_UP = ("accept", "content-type", "user-agent", "openai-beta", "session_id", "conversation_id")
 _PASSED_DOWN = ("content-type", "x-request-id", "openai-processing-ms")
@@ -65,17 +62,17 @@ class Gate:
         self.refused: list[str] = []
         self.last_request = b""
         self._upstream = upstream
+        self._mask = Mask(secret_of(value) for value in upstream.headers.values())
         self._client: httpx.AsyncClient | None = None
         self._server = uvicorn.Server(
             uvicorn.Config(
-                _ends_quietly(
-                    Starlette(
-                        routes=[Route("/{path:path}", self._serve, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])]
-                    )
-                ),
+                self._serve_quietly,
                 uds=str(path),
                 log_config=None,
                 lifespan="off",
+                interface="asgi3",
+                http="h11",  # the strict one, whatever else is installed
+                ws="none",
                 access_log=False,
                 timeout_graceful_shutdown=1,
             )
@@ -131,20 +128,47 @@ class Gate:
         while self._server.server_state.tasks and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
+    async def _serve_quietly(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request that is under way when the attempt ends is no error, though uvicorn logs it as one."""
+        with contextlib.suppress(asyncio.CancelledError, ClientDisconnect):
+            await (await self._serve(Request(scope, receive)))(scope, receive, send)
+
     async def _serve(self, request: Request) -> Response:
-        if request.method != "POST" or request.url.path not in ("/v1/responses", "/responses") or request.url.query:
-            line = f"{request.method} {request.url.path}"[:200]
-            self.refused.append(line)
-            log.warning("gate.refused", request=line)
-            return JSONResponse({"error": {"message": "not let through by the model gate"}}, 403)
+        if not is_let_through(request.scope):
+            return self._not_let_through(request.scope)
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                self.answers.append(Answer(413, message="the request is too large for the model gate"))
-                return JSONResponse({"error": {"message": "request too large"}}, 413)
+                self._note(Answer(413, message="the request is too large for the model gate"))
+                return refused(400, "context_length_exceeded", "the request is too large for the model gate")
         self.last_request = bytes(body)
         return await self._forward(self.last_request, request.headers)
+
+    def _not_let_through(self, scope: Scope) -> Response:
+        if len(self.refused) < MAX_REFUSED:
+            line = f"{scope['method']} {scope['raw_path'].decode('latin-1')}"
+            line += f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else ""
+            line = ascii(line)[1:-1][:200]
+            self.refused.append(line)
+            log.warning("gate.refused", request=line)
+        return refused(403, "forbidden", "not let through by the model gate")
+
+    def _note(self, answer: Answer) -> None:
+        """Keep the facts of one request."""
+        self.answers.append(answer)
+        told: dict[str, object] = dict(answer.limits) if not answer.ok else {}
+        if answer.usage:
+            told |= {"tokens_in": answer.usage.input_tokens, "tokens_out": answer.usage.output_tokens}
+        write = log.debug if answer.ok else log.info
+        write(
+            "model.answered",
+            status=answer.status,
+            ended=answer.ended,
+            code=answer.code,
+            error=answer.message[:200],
+            **told,
+        )
 
     async def _forward(self, body: bytes, headers: Mapping[str, str]) -> Response:
         assert self._client is not None
@@ -155,9 +179,9 @@ class Gate:
             answer = await self._client.send(request, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a header that cannot be sent
             said = self._redacted(f"{type(error).__name__}: {error}")[:500]
-            self.answers.append(Answer(None, message=said))
-            return JSONResponse({"error": {"message": said, "type": "server_error"}}, 502)
-        passed = {name: answer.headers[name] for name in _PASSED_DOWN if name in answer.headers}
+            self._note(Answer(None, message=said))
+            return refused(502, "server_error", said)
+        passed = {name: self._redacted(answer.headers[name]) for name in _PASSED_DOWN if name in answer.headers}
         if answer.status_code != 200:
             return await self._refusal(answer, passed)
         return StreamingResponse(self._stream(answer), 200, passed)
@@ -170,121 +194,69 @@ class Gate:
             raw = b""
         finally:
             await answer.aclose()
-        raw = self._redacted(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        self.answers.append(refusal(answer.status_code, answer.headers, raw, time.time()))
-        wait = _seconds(answer.headers.get("retry-after", ""))
+        raw = self._mask.raw(raw)
+        self._note(refusal(answer.status_code, self._headers(answer), raw, time.time()))
+        wait = retry_seconds(answer.headers)
         if wait is not None and wait <= MAX_RETRY_AFTER:
             passed["retry-after"] = str(wait)
         return Response(raw, answer.status_code, passed)
 
+    def _headers(self, answer: httpx.Response) -> dict[str, str]:
+        return {name.lower(): self._redacted(value) for name, value in answer.headers.items()}
+
     def _redacted(self, text: str) -> str:
         """Without our key, should the other side repeat it: it goes into the log, the health, and the jail."""
-        for value in self._upstream.headers.values():
-            secret = value.split()[-1] if value.split() else ""
-            if len(secret) >= MIN_SECRET:
-                text = text.replace(secret, "***")
-        return text
+        return self._mask.text(text)
 
     async def _stream(self, answer: httpx.Response) -> AsyncIterator[bytes]:
         """Hand on each chunk as it comes, and note how the stream ended."""
-        watch = SseWatch()
+        watch, masked = SseWatch(self._headers(answer)), MaskedStream(self._mask)
         try:
             async for chunk in answer.aiter_bytes():
-                watch.feed(chunk)
-                yield chunk
+                passed = masked.feed(chunk)
+                watch.feed(passed)
+                if passed:
+                    yield passed
+            rest = masked.end()
+            watch.feed(rest)
+            if rest:
+                yield rest
         except httpx.HTTPError as error:
             watch.broke(f"{type(error).__name__}: {error}"[:500])
         finally:
             answered = watch.answer(time.time())
-            self.answers.append(replace(answered, message=self._redacted(answered.message)))
+            self._note(replace(answered, message=self._redacted(answered.message)))
             await answer.aclose()
 
 
-def _ends_quietly(app: ASGIApp) -> ASGIApp:
-    """A request that is under way when the attempt ends is no error, though uvicorn logs it as one."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await app(scope, receive, send)
-
-    return serve
-
-
-def refusal(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Answer:
-    """The facts of an answer other than 200."""
-    try:
-        error = json.loads(body)["error"]
-        if not isinstance(error, dict):
-            error = {"message": str(error)}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        error = {}
-    wait = _seconds(headers.get("retry-after", ""))
-    return Answer(
-        status,
-        code=str(error.get("code") or error.get("type") or ""),
-        message=str(error.get("message") or "")[:1000],
-        param=str(error.get("param") or ""),
-        resets_at=_resets_at(error, now),
-        retry_at=now + wait if wait is not None else None,
+def is_let_through(scope: Scope) -> bool:
+    """Whether this is the one request that may pass, as it came over the wire: nothing is decoded or made canonical."""
+    return (
+        scope["method"] == "POST"
+        and scope["raw_path"] in PATHS
+        and not scope["query_string"]
+        and not any(name == b"upgrade" for name, _ in scope["headers"])
     )
 
 
-def _seconds(text: str) -> int | None:
-    """A Retry-After in seconds; None for a date, and for what is none."""
-    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
+def refused(status: int, code: str, message: str) -> Response:
+    """An answer of our own, in the form of the API's errors."""
+    return JSONResponse({"error": {"message": message, "type": code, "code": code}}, status)
 
 
-def _resets_at(error: Mapping[str, Any], now: float) -> float | None:
-    at, after = _number(error.get("resets_at")), _number(error.get("resets_in_seconds"))
-    return at if at is not None else now + after if after is not None else None
+def secret_of(header: str) -> str:
+    """The secret in a header's value: the last word, for `Bearer` goes before it."""
+    return header.rsplit(maxsplit=1)[-1] if header.strip() else ""
 
 
-def _number(value: object) -> float | None:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < 1e12 else None  # type: ignore[arg-type]
+class _Malformed(logging.Handler):
+    """What is no HTTP at all uvicorn answers with 400; this says so in our log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("gate.refused", request=record.getMessage()[:200])
 
 
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-_ENDS = {"response.completed": "completed", "response.failed": "failed", "response.incomplete": "incomplete"}
-
-
-class SseWatch:
-    """Reads the ends of a Responses stream as it passes: completed, failed, incomplete, or none of them."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._end: dict[str, Any] | None = None
-        self._broken = ""
-
-    def feed(self, chunk: bytes) -> None:
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()[-MAX_SSE_LINE:]
-        for line in lines:
-            if line.startswith(b"data:") and any(kind.encode() in line for kind in _ENDS):
-                with contextlib.suppress(ValueError, RecursionError):
-                    event = json.loads(line[5:])
-                    if isinstance(event, dict) and event.get("type") in _ENDS:
-                        self._end = event
-
-    def broke(self, why: str) -> None:
-        self._broken = why
-
-    def answer(self, now: float) -> Answer:
-        if self._end is None:
-            return Answer(
-                200, message=self._broken or "the stream ended before the answer was complete", ended="dropped"
-            )
-        kind = _ENDS[self._end["type"]]
-        response = _object(self._end.get("response"))
-        error = _object(response.get("error"))
-        why = _object(response.get("incomplete_details")).get("reason") or ""
-        return Answer(
-            200,
-            code=str(error.get("code") or ""),
-            message=str(error.get("message") or why)[:1000],
-            ended=kind,  # type: ignore[arg-type]
-            resets_at=_resets_at(error, now),
-        )
+_uvicorn = logging.getLogger("uvicorn.error")
+if not _uvicorn.handlers:
+    _uvicorn.addHandler(_Malformed(logging.WARNING))
+    _uvicorn.propagate = False

@@ -9,12 +9,12 @@ from model_failures import CASES, EXPECTED, RESETS_AT, wire
 from test_events import GOOD, command, item, line
 from test_result import answer
 
+from appliance.core.answers import SseWatch, refusal
 from appliance.core.ending import Invalid, Run, judge
 from appliance.core.events import Command, parse
 from appliance.core.findings import Result
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.upstream import Answer
-from appliance.gate import SseWatch, refusal
 
 NOW = 1_796_000_000.0
 BWRAP = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n"

@@ -3,91 +3,22 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from model_failures import CASES, EXPECTED, Wire, completed, message, sse, wire
+from model_server import GOOD, KEY, TOLD, Model, ask, client_of
 
+from appliance.core.answers import SseWatch, refusal
+from appliance.core.findings import Usage
 from appliance.core.outcomes import Outcome
 from appliance.core.upstream import Answer, ending_of
-from appliance.gate import Gate, SseWatch, Upstream, refusal
+from appliance.gate import Gate, Upstream
 
-KEY = "sk-very-secret"
-GOOD = Wire(200, {"content-type": "text/event-stream"}, sse(completed(message("{}"))))
 NOW = 1_796_000_000.0
-
-
-@dataclass
-class Model:
-    """A Responses API that answers with `answers` in turn, the last one for ever."""
-
-    answers: list[Wire] = field(default_factory=lambda: [GOOD])
-    requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    before: Callable[[BaseHTTPRequestHandler], bool] | None = None
-    url: str = ""
-
-
-@pytest.fixture
-def model() -> Iterator[Model]:
-    model = Model()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            model.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
-            if model.before is not None and model.before(self):
-                self.close_connection = True
-                return
-            answer = model.answers.pop(0) if len(model.answers) > 1 else model.answers[0]
-            self.send_response(answer.status)
-            for name, value in answer.headers.items():
-                self.send_header(name, value)
-            self.send_header("transfer-encoding", "chunked")
-            self.end_headers()
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(answer.body), answer.body) if answer.body else b"")
-            if answer.drop:
-                self.close_connection = True
-                return
-            self.wfile.write(b"0\r\n\r\n")
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    model.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    yield model
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def gate(model: Model, tmp_path: Path) -> Iterator[Gate]:
-    with Gate(tmp_path / "g.sock", Upstream(model.url, {"authorization": f"Bearer {KEY}"})) as gate:
-        yield gate
-
-
-@pytest.fixture
-def jail(gate: Gate) -> Iterator[httpx.Client]:
-    """What the jail can do: talk to the socket."""
-    with client_of(gate) as client:
-        yield client
-
-
-def client_of(gate: Gate) -> httpx.Client:
-    transport = httpx.HTTPTransport(uds=str(gate.path))
-    return httpx.Client(transport=transport, base_url="http://127.0.0.1:9", timeout=20)
-
-
-def ask(client: httpx.Client, **more: Any) -> httpx.Response:
-    return client.post("/v1/responses", json={"input": []}, **more)
 
 
 # ---- what passes, and what is added
@@ -102,7 +33,7 @@ def test_the_key_is_added_here_and_the_answer_comes_back(model: Model, gate: Gat
     assert headers["authorization"] == f"Bearer {KEY}"
     assert headers["session_id"] == "s"
     assert {"x-evil", "cookie"}.isdisjoint(headers)
-    assert gate.answers == [Answer(200, ended="completed")]
+    assert gate.answers == [Answer(200, ended="completed", usage=TOLD)]
 
 
 @pytest.mark.parametrize(
@@ -112,9 +43,17 @@ def test_the_key_is_added_here_and_the_answer_comes_back(model: Model, gate: Gat
         ("GET", "/v1/models"),
         ("POST", "/v1/files"),
         ("POST", "/v1/responses/x/cancel"),
-        ("POST", "/v1/responses/../files"),
         ("POST", "/v1/responses?stream=1"),
         ("POST", "//v1/responses"),
+        ("POST", "/v1//responses"),
+        ("POST", "/v1/responses/"),
+        ("POST", "/v1/%72esponses"),
+        ("POST", "/v1%2fresponses"),
+        ("POST", "/v1/responses%3Fx"),
+        ("POST", "/v1/responses%00"),
+        ("POST", "/V1/Responses"),
+        ("POST", "/oauth/token"),
+        ("POST", "/v1/responses;x=1"),
         ("POST", "/v2/responses"),
         ("DELETE", "/v1/responses/x"),
         ("PUT", "/v1/responses"),
@@ -123,14 +62,15 @@ def test_the_key_is_added_here_and_the_answer_comes_back(model: Model, gate: Gat
         ("OPTIONS", "/v1/responses"),
         ("TRACE", "/v1/responses"),
         ("CONNECT", "/v1/responses"),
+        ("PROPFIND", "/v1/responses"),
     ],
 )
 def test_nothing_else_passes(method: str, path: str, model: Model, gate: Gate, jail: httpx.Client) -> None:
     url = httpx.URL("http://127.0.0.1:9").copy_with(raw_path=path.encode())
-    with suppress(httpx.RemoteProtocolError):
-        assert jail.request(method, url).status_code in (400, 403, 405)
+    assert jail.request(method, url).status_code == 403
     assert model.requests == []
     assert gate.answers == []
+    assert gate.refused == [f"{method} {path}"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example/v1/x?", "[", ""])
@@ -210,7 +150,8 @@ def test_one_that_is_too_large_is_the_inputs(
     model: Model, gate: Gate, jail: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("appliance.gate.MAX_BODY", 1000)
-    assert jail.post("/v1/responses", content=b"x" * 2000).status_code == 413
+    refused = jail.post("/v1/responses", content=b"x" * 2000)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")  # Codex ends
     assert model.requests == []
     ending = ending_of(gate.answers)
     assert ending is not None
@@ -223,7 +164,7 @@ def test_several_at_once(model: Model, gate: Gate, jail: httpx.Client) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert gate.answers == [Answer(200, ended="completed")] * 8
+    assert gate.answers == [Answer(200, ended="completed", usage=TOLD)] * 8
 
 
 def hung_up(client: httpx.Client) -> None:
@@ -301,17 +242,81 @@ def test_one_that_hangs_up_without_a_word(model: Model, gate: Gate, jail: httpx.
     assert gate.answers[0].status is None
 
 
-def test_a_key_that_the_model_repeats_goes_no_further(model: Model, gate: Gate, jail: httpx.Client) -> None:
+def test_a_key_that_the_model_repeats_goes_no_further(
+    model: Model, gate: Gate, jail: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Into the log, the health, or the jail, where the agent could read it."""
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}.", "code": f"x {KEY}"}}).encode()
-    model.answers = [Wire(401, {"content-type": "application/json"}, body)]
+    headers = {"content-type": "application/json", "x-request-id": f"a-{KEY}", "x-ratelimit-limit-x": KEY}
+    model.answers = [Wire(401, headers, body)]
     answer = ask(jail)
-    assert KEY not in answer.text
+    assert KEY not in answer.text + repr(answer.headers)
     assert answer.json()["error"]["message"] == "Incorrect API key provided: ***."
     assert KEY not in repr(gate.answers)
     ending = ending_of(gate.answers)
     assert ending is not None
     assert KEY not in repr(ending)
+    assert KEY not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("cut", [1, 5, len(KEY) - 1])
+def test_nor_does_one_that_a_stream_cuts_in_two(cut: int, model: Model, gate: Gate, jail: httpx.Client) -> None:
+    events = completed(message(f"the key is {KEY}, and again {KEY}"))
+    events.append({"type": "response.failed", "response": {"error": {"code": "x", "message": KEY}}})
+    whole = sse(events)
+    at = whole.index(KEY.encode()) + cut
+    arrived = threading.Event()
+
+    def in_two(handler: BaseHTTPRequestHandler) -> bool:
+        handler.send_response(200)
+        handler.send_header("content-type", "text/event-stream")
+        handler.send_header("connection", "close")
+        handler.end_headers()
+        handler.wfile.write(whole[:at])
+        arrived.wait(10)
+        handler.wfile.write(whole[at:])
+        return True
+
+    model.before = in_two
+    with jail.stream("POST", "/v1/responses", json={}) as answer:
+        parts = answer.iter_raw()
+        got = next(parts)
+        arrived.set()
+        got += b"".join(parts)
+    assert got == whole.replace(KEY.encode(), b"***")
+    assert KEY not in repr(gate.answers)
+
+
+def test_what_is_recorded_of_each_request(model: Model, gate: Gate, jail: httpx.Client) -> None:
+    usage = {
+        "input_tokens": 1200,
+        "input_tokens_details": {"cached_tokens": 1000},
+        "output_tokens": 34,
+        "output_tokens_details": {"reasoning_tokens": 12},
+    }
+    end = {"type": "response.completed", "response": {"id": "r", "usage": usage}}
+    limits = {"X-RateLimit-Remaining-Tokens": "5", "x-codex-primary-used-percent": "42", "set-cookie": "a=b"}
+    model.answers = [
+        Wire(200, {"content-type": "text/event-stream", **limits}, sse([end])),
+        Wire(429, {"retry-after": "60", **limits}, b'{"error": {"code": "c", "resets_at": 1796041411}}'),
+    ]
+    ask(jail)
+    ask(jail)
+    good, bad = gate.answers
+    kept = (("x-codex-primary-used-percent", "42"), ("x-ratelimit-remaining-tokens", "5"))
+    assert (good.status, good.usage, good.limits) == (200, Usage(1200, 1000, 34, 12), kept)
+    assert (bad.status, bad.code, bad.resets_at) == (429, "c", 1796041411.0)
+    assert bad.limits == (("retry-after", "60"), *kept)
+    assert bad.retry_at == pytest.approx(time.time() + 60, abs=30)
+
+
+@pytest.mark.parametrize("prefix", ["/openai/v1", "/a/b/c", ""])
+def test_the_base_address_may_have_any_path(prefix: str, model: Model, tmp_path: Path) -> None:
+    base = model.url.removesuffix("/v1") + prefix
+    with Gate(tmp_path / "g.sock", Upstream(base, {"api-key": KEY})) as gate, client_of(gate) as client:
+        assert ask(client).status_code == 200
+    [(path, headers, _)] = model.requests
+    assert (path, headers["api-key"]) == (f"{prefix}/responses", KEY)
 
 
 BODIES = [b"", b"null", b"[]", b'"text"', b"{}", b'{"error": null}', b'{"error": "text"}', b'{"error": []}', b"\xff",
@@ -320,7 +325,9 @@ BODIES = [b"", b"null", b"[]", b'"text"', b"{}", b'{"error": null}', b'{"error":
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
-@pytest.mark.parametrize("wait", ["", "\xb2", "9" * 5000, "-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
+@pytest.mark.parametrize(
+    "wait", ["", "\xb2", "9" * 5000, "-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", "٣", "1e3", "0x1"]
+)
 def test_a_refusal_of_any_form_is_a_fact(body: bytes, wait: str) -> None:
     fact = refusal(503, {"retry-after": wait}, body, NOW)
     assert fact.status == 503
@@ -353,7 +360,9 @@ def watched(*chunks: bytes) -> Answer:
 def test_the_end_is_found_however_the_stream_is_cut() -> None:
     for size in (1, 7, 1000):
         body = GOOD.body.replace(b"\n", b"\r\n") if size == 7 else GOOD.body
-        assert watched(*(body[i : i + size] for i in range(0, len(body), size))) == Answer(200, ended="completed")
+        assert watched(*(body[i : i + size] for i in range(0, len(body), size))) == Answer(
+            200, ended="completed", usage=TOLD
+        )
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What the core may use: it has no clock, no environment, no files and no network of its own.
 PURE = {
-    "base64", "binascii", "collections", "dataclasses", "datetime", "enum", "errno", "hashlib", "hmac", "itertools",
-    "json", "math", "re", "shlex", "typing", "pydantic",
+    "base64", "binascii", "collections", "contextlib", "dataclasses", "datetime", "enum", "errno", "hashlib", "hmac",
+    "itertools", "json", "math", "re", "shlex", "typing", "pydantic",
 }  # fmt: skip
 PURE_NAMES = {"os": {"strerror"}, "pathlib": {"PurePosixPath"}}  # of these modules only these
 MODULES = sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
