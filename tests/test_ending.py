@@ -75,7 +75,37 @@ def test_each_way_the_model_fails_has_its_outcome(name: str) -> None:
     assert (got.fault is None) == RULES[got.outcome].counts, "what does not count is a fault with a remedy"
 
 
+TEXTS = [
+    *(answer.message for name in CASES for answer in facts(name)),
+    "You've hit your usage limit. Try again at 14:05.",
+    "401 Unauthorized: invalid_api_key",
+    "context_length_exceeded",
+    "bwrap: setting up uid map: Permission denied",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_words_of_a_message_decide_nothing(name: str) -> None:
+    """Each case with the words of every other one, in the answer, in the event, and on stderr."""
+    if EXPECTED[name].ended == "completed":
+        return
+    *before, last = facts(name)
+    for text in TEXTS:
+        said = [line("error", message=text), line("turn.failed", error={"message": text})]
+        got = ending(run(*said, code=1, answers=[*before, replace(last, message=text)], stderr=text))
+        assert got.outcome is EXPECTED[name].outcome, text
+        assert got.retry_at == ending(run(*FAILED, code=1, answers=[*before, last])).retry_at
+
+
 SECTION_7 = {
+    "403 country": (Answer(403, "unsupported_country_region_territory"), Outcome.MODEL_REFUSED),
+    "403 no such model for this key": (Answer(403, "model_not_found"), Outcome.MODEL_REFUSED),
+    "402": (Answer(402), Outcome.QUOTA),
+    "413": (Answer(413), Outcome.CONTEXT),
+    "429 billing_not_active": (Answer(429, "billing_not_active"), Outcome.QUOTA),
+    "529": (Answer(529), Outcome.MODEL_UNREACHABLE),
+    "307": (Answer(307), Outcome.MODEL_REFUSED),
     "401": (Answer(401), Outcome.LOGIN),
     "403": (Answer(403), Outcome.LOGIN),
     "400": (Answer(400, "bad"), Outcome.TURN_FAILED),

@@ -89,7 +89,7 @@ def test_what_is_http_and_not_that_request_is_403(raw: bytes, model: Model, gate
 )
 def test_what_is_no_whole_request_reaches_nobody(raw: bytes, model: Model, gate: Gate) -> None:
     answer = statuses(said(gate, raw, half_close=True))
-    assert answer in ([], [b"400"], [b"403"], [b"431"])
+    assert set(answer) <= {b"400", b"403", b"431"}
     assert model.requests == []
     assert gate.answers == []
     assert statuses(said(gate, GOOD)) == [b"200"], "and the gate still serves"
