@@ -173,6 +173,7 @@ def _show_fault(fault: "Fault") -> None:
     click.echo(str(fault), err=True)
     if fault.symptom:
         click.echo(f"What was seen: {fault.symptom}", err=True)
+    click.echo(f"More of it: {fault.page}", err=True)
     for name, value in sorted(fault.facts.items()):
         click.echo(f"  {name} = {value}", err=True)
 

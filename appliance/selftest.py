@@ -45,6 +45,9 @@ class Report:
             "sentence": self.fault.sentence,
             "remedy": self.fault.remedy,
             "symptom": self.fault.symptom,
+            "also": list(self.fault.also),
+            "unsupported": self.fault.unsupported,
+            "page": self.fault.page,
             "facts": dict(self.fault.facts),
         }
         steps = [{"name": step.name, "ok": step.ok, "seconds": round(step.seconds, 4)} for step in self.steps]

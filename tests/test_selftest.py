@@ -339,7 +339,7 @@ def test_facts_of_this_machine_can_be_printed() -> None:
 
 
 def test_the_report_keeps_its_contract() -> None:
-    fault = Fault("proc-masked", "Masked.", "type `x`", "bwrap: no", {"uid": 10001})
+    fault = Fault("proc-masked", "Masked.", "type `x`", "bwrap: no", {"uid": 10001}, ("gvisor",))
     steps = (selftest.Step("user", True, 0.00412345), selftest.Step("proc", False, 0.01))
     report = selftest.Report(False, 0.0142, steps, fault)
     assert json.loads(json.dumps(report.to_json())) == {
@@ -351,6 +351,9 @@ def test_the_report_keeps_its_contract() -> None:
             "sentence": "Masked.",
             "remedy": "type `x`",
             "symptom": "bwrap: no",
+            "also": ["gvisor"],
+            "unsupported": False,
+            "page": "docs/faults.md#proc-masked",
             "facts": {"uid": 10001},
         },
     }

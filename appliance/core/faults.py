@@ -1,14 +1,17 @@
 """Faults: a named cause with what happened and what the person does next."""
 
-import errno
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.core.catalogue import CATALOGUE, UNKNOWN, Condition, Entry
+from appliance.core.catalogue.entry import page_of
+from appliance.core.wording import is_bwrap_failure, is_jail_fault, messages
+
+__all__ = ["Fault", "classify", "full_stop", "is_bwrap_failure", "name_of", "named"]
 
 MAX_SYMPTOM = 2000  # characters kept of a program's raw text
+MAX_ALSO_TOLD = 3  # of the other causes that fit, as people read it; `also` has all
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Fault:
     """A fault that is not the pull request's.
 
     `cause` is a stable id; `sentence` says what is broken; `remedy` is what the person types; `symptom` is the raw
-    text it was told by; `facts` is what was read beside it.
+    text it was told by; `facts` is what was read beside it. `also`: further causes that fit, the likelier first.
+    `unsupported`: it cannot work on this host at all, as against not now.
     """
 
     cause: str
@@ -24,14 +28,23 @@ class Fault:
     remedy: str
     symptom: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    unsupported: bool = False
 
     def __str__(self) -> str:
         return f"{self.cause}: {self.told}"
 
     @property
+    def page(self) -> str:
+        """Where it is explained."""
+        return page_of(self.cause)
+
+    @property
     def told(self) -> str:
-        """What is broken and the next step, as people read it."""
-        return f"{full_stop(self.sentence)} Next: {self.remedy}"
+        """What is broken, what else it may be, and the next step, as people read it."""
+        others = ", ".join(self.also[:MAX_ALSO_TOLD])
+        also = f" It may also be: {others} (see docs/faults.md)." if others else ""
+        return f"{full_stop(self.sentence)}{also} Next: {self.remedy}"
 
 
 def full_stop(text: str) -> str:
@@ -44,33 +57,57 @@ def classify(step: str, symptom: str, code: int | None, facts: Mapping[str, obje
     `step` is the self-test's name of it, `symptom` what the failed program wrote, `code` its exit code (None: it never
     ran), `facts` what `appliance.facts` read; a fact that could not be read is simply not there. Never fails: what
     the catalogue does not know is `unknown`, with text and facts kept. The fact `told_by` says whether facts
-    confirmed the cause or the text alone names it.
+    confirmed the cause or the text alone names it. Whoever does not know that a program failed asks `name_of`.
     """
-    proven = [entry for entry in CATALOGUE if _text(entry.texts + entry.shared, symptom) and _proven(entry, facts)]
-    likely = [entry for entry in CATALOGUE if _text(entry.texts, symptom) and not _refuted(entry, facts)]
+    said = messages(symptom) or ("",)
+    proven = [entry for entry in CATALOGUE if _text(entry.texts + entry.shared, said) and _proven(entry, facts)]
+    likely = [entry for entry in CATALOGUE if _text(entry.texts, said) and not _refuted(entry, facts)]
+    possible = [entry for entry in CATALOGUE if _text(entry.shared, said) and _possible(entry, facts)]
     entry = next(iter(proven + likely), UNKNOWN)
     told_by = "facts" if entry in proven else "nothing" if entry is UNKNOWN else "text"
-    return _fault(entry, symptom, {**facts, "step": step, "exit_code": code, "told_by": told_by})
+    others = proven + likely + ([] if proven else possible)
+    also = tuple(dict.fromkeys(other.cause for other in others if other is not entry))
+    return _fault(entry, symptom, {**facts, "step": step, "exit_code": code, "told_by": told_by}, also)
 
 
-def named(cause: str, symptom: str = "", facts: Mapping[str, object] | None = None) -> Fault:
+def name_of(text: str, facts: Mapping[str, object] | None = None) -> str | None:
+    """The cause that `text` shows, or None if it is no fault of a jail: a quotation, a missing command, other programs.
+
+    `text` is anything that somebody was shown: a command's output, a log, a report. `facts` as for `classify`; none
+    are needed. `unknown` means that a jail did fail, for a reason that text and facts do not tell.
+    """
+    return classify("report", text, None, facts or {}).cause if is_jail_fault(text) else None
+
+
+def named(cause: str, symptom: str = "", facts: Mapping[str, object] | None = None, *also: str) -> Fault:
     """The fault of a cause that is certain without a text, as a program that is not there. Raises KeyError."""
-    return _fault(_BY_CAUSE[cause], symptom, facts or {})
+    return _fault(_BY_CAUSE[cause], symptom, facts or {}, also)
 
 
 _BY_CAUSE = {entry.cause: entry for entry in (*CATALOGUE, UNKNOWN)}
 
 
-def _fault(entry: Entry, symptom: str, facts: Mapping[str, object]) -> Fault:
-    return Fault(entry.cause, entry.sentence, entry.remedy, symptom.strip()[:MAX_SYMPTOM], dict(facts))
+def _fault(entry: Entry, symptom: str, facts: Mapping[str, object], also: tuple[str, ...]) -> Fault:
+    text = symptom.strip()[:MAX_SYMPTOM]
+    return Fault(entry.cause, entry.sentence, entry.remedy, text, dict(facts), also, entry.unsupported)
 
 
-def _text(patterns: tuple[str, ...], symptom: str) -> bool:
-    return any(re.search(pattern, symptom) for pattern in patterns)
+def _text(patterns: tuple[str, ...], said: Iterable[str]) -> bool:
+    return any(re.match(rf"(?:bwrap: )?(?:{pattern})", message) for message in said for pattern in patterns)
 
 
 def _proven(entry: Entry, facts: Mapping[str, object]) -> bool:
-    return bool(entry.must) and all(_holds(one, facts) for one in entry.must) and not _refuted(entry, facts)
+    needed = entry.must + entry.confirm
+    return bool(needed) and all(_holds(one, facts) for one in needed) and not _refuted(entry, facts)
+
+
+def _possible(entry: Entry, facts: Mapping[str, object]) -> bool:
+    """Not disproven; but what fits any text is not worth naming without its facts."""
+    return (
+        "" not in entry.shared
+        and not _refuted(entry, facts)
+        and all(_holds(one, facts) is not False for one in entry.confirm)
+    )
 
 
 def _refuted(entry: Entry, facts: Mapping[str, object]) -> bool:
@@ -79,45 +116,12 @@ def _refuted(entry: Entry, facts: Mapping[str, object]) -> bool:
 
 def _holds(condition: Condition, facts: Mapping[str, object]) -> bool | None:
     """None: the fact was not read."""
-    names = condition.fact.split()
-    if any(name not in facts for name in names):
+    either = [_matches(names, condition.pattern, facts) for names in condition.fact.split("|")]
+    return True if True in either else either[0]
+
+
+def _matches(names: str, pattern: str, facts: Mapping[str, object]) -> bool | None:
+    if any(name not in facts for name in names.split()):
         return None
-    text = " ".join(str(facts[name]) for name in names)
-    return re.fullmatch(condition.pattern, text, re.DOTALL) is not None
-
-
-# What bwrap says when it dies while it sets up: how each message begins (the strings of bwrap 0.12), then the system's
-# word for the error, to the end of the line. Not `execvp` (the jail is up, the command is missing), and no complaint
-# about arguments (then the agent called bwrap itself).
-_BEGINS = (
-    r"loopback: Failed|setting up [ug]id map|error writing to setgroups|Creating \w+( namespace)? failed|"
-    r"open /proc/\S+ failed|can't (open|set)\b|"
-    r"Can't (access|bind|chdir|chmod|create|find|fork|get|make|mkdir|mount|open|opendir|read|remount|set|stat)\b|"
-    r"Failed to|pivot_root|unmount old root|umount old root|chdir |fchdir |mounting proc|"
-    r"setting up newroot bind|unshare (user|pid) ns|Setting (userns2|pidns) failed|capget|capset failed|prctl|"
-    r"read eventfd|read signalfd|fork\b|wait|creating "
-)
-_ERRORS = "|".join(re.escape(os.strerror(code)) for code in errno.errorcode)
-_SENTENCES = (
-    r"No permissions to creat(e|ing)( a)? new namespace, likely because [^\n]{0,300}"
-    r"|Creating new namespace failed, likely because the kernel does not support user namespaces\.[^\n]{0,100}"
-    r"|Creating new namespace failed: nesting depth or /proc/sys/user/max_\*_namespaces exceeded \(ENOSPC\)"
-    r"|Unexpected capabilities but not setuid, old file caps config\?"
-    r"|setuid use of bubblewrap is not supported( in this build)?"
-    r"|Cannot create new cgroup namespace because the kernel does not support it"
-)
-_BWRAP_LINE = re.compile(
-    r"(?:(?:Error: )?Child process exited with code \d+: )?(?:<\d>)?bwrap: "
-    rf"(?:(?:{_BEGINS})[^\n]{{0,300}}: (?:{_ERRORS})(?: \(Hint: [^\n]{{0,300}}\))?"
-    rf"|{_SENTENCES})"
-)
-
-
-def is_bwrap_failure(output: str) -> bool:
-    """Whether `output`, all that a failed command wrote, is nothing but bwrap's own failure.
-
-    A text that quotes such a line, or goes on after it, is not: repositories contain them. Only to be asked of a
-    command that exited non-zero, and only a hint: `selftest.nested_probe` decides.
-    """
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return 0 < len(lines) <= 3 and all(_BWRAP_LINE.fullmatch(line) for line in lines)
+    text = " ".join(str(facts[name]) for name in names.split())
+    return re.fullmatch(pattern, text, re.DOTALL) is not None

@@ -1,0 +1,79 @@
+"""The words of bwrap 0.1 to 0.12 and of Codex when a sandbox cannot start, as regular expressions of whole lines.
+
+Not among them: `bwrap: execvp make: …` (the jail is up, the command is missing), and bwrap's complaints about its
+arguments (then somebody else called it), but for those that Codex provokes in an old one.
+"""
+
+import errno
+import os
+import re
+
+_BEGINS = (
+    r"loopback: Failed|setting up [ug]id map|error writing to setgroups|Creat(?:ing|e) [\w -]+ failed|"
+    r"open /proc/\S+ failed|[Cc]an't (?:open|set)\b|cannot open /proc|Cant read pid|"
+    r"Can't (?:access|bind|chdir|chmod|create|find|fork|get|make|mkdir|mount|open|opendir|read|remount|send|set|stat|"
+    r"write)\b|"
+    r"Failed to|pivot_root|unmount old root|umount old root|chdir |fchdir |chroot |mounting proc|"
+    r"setting up newroot bind|unshare (?:user|pid) ns|Setting (?:userns2|pidns) failed|"
+    r"Joining (?:the )?specified user namespace failed|capget|capset failed|prctl|"
+    r"(?:Dropping|Adding ambient) capability|[Uu]nable to|sysctl user\.|read eventfd|read signalfd|eventfd|pipe2|"
+    r"fork\b|wait|init wait|setsid|creating |stat on /proc|Race condition binding|Write to info_fd|sigprocmask|poll"
+)
+_ERRORS = "|".join(re.escape(os.strerror(code)) for code in errno.errorcode)
+_HINT = r"\((?:Hint): [^\n]{0,300}\)"
+_WITH_ERROR = rf"(?:{_BEGINS})[^\n]{{0,300}}: (?:(?:(?i:{_ERRORS}))(?: {_HINT})?|Limit exceeded \(ENOSPC\)\. {_HINT})"
+_USERNS = r"the kernel does not allow non-privileged user namespaces\."
+_SENTENCES = (
+    rf"No permissions to creat(?:e|ing)(?: a)? new namespace, likely because {_USERNS}"
+    r"(?: On e\.g\. debian this can be enabled with 'sysctl kernel\.unprivileged_userns_clone=1'\."
+    r"| See <https://deb\.li/bubblewrap> or <file:///usr/share/doc/bubblewrap/README\.Debian\.gz>\.)?"
+    r"|Creating new namespace failed, likely because the kernel does not support user namespaces\."
+    r"(?: {1,2}bwrap must be installed setuid on such systems\.)?"
+    r"|Creating new namespace failed: nesting depth or /proc/sys/user/max_\*_namespaces exceeded \(ENOSPC\)"
+    r"|Unexpected capabilities but not setuid, old file caps config\?"
+    r"|setuid use of bubblewrap is not supported(?: in this build)?\.?"
+    r"|Unexpected setuid user \d+, should be 0"
+    r"|Unable to (?:re-)?set fsuid(?: \(was \d+\))?"
+    r"|Can't parse (?:/proc/sys/kernel/overflow[ug]id|mountinfo line)"
+    r"|(?:Can't (?:write to|read from) privileged_op_socket|Can't write to op_socket)"
+    r"|creation of new user namespaces was not disabled as requested"
+    r"|Joining the specified user namespace failed, it might not be a descendant of the current user namespace\."
+    r"|Unable to set up system call filtering as requested: prctl\(PR_SET_SECCOMP\) reported EINVAL\. "
+    r"\(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER\.\)"
+    r"|Cannot create new cgroup namespace because the kernel does not support it"
+)
+# A distribution's own advice at the end, on the same line.
+_ADVICE = rf"No permissions to creat(?:e|ing)(?: a)? new namespace, likely because {_USERNS[:-2]}[^\n]{{0,300}}"
+BWRAP = re.compile(rf"bwrap: (?:{_WITH_ERROR}|{_SENTENCES}|{_ADVICE})")
+ENDS_WITH_ERROR = re.compile(rf"(?:bwrap: )?(?:{_WITH_ERROR})")
+SENTENCE = re.compile(rf"(?:bwrap: )?(?:{_SENTENCES})|error building bubblewrap command: [^\n]{{1,300}}")
+# Before 0.2 bwrap did not say its name. Here only what nobody else says.
+_OWN_WORDS = (
+    r"loopback: Failed |setting up [ug]id map|Creating new namespace failed|No permissions to creat|pivot_root|"
+    r"unmount old root|capset failed|Failed to make / slave|Can't mount proc on /|"
+    r"Unexpected capabilities but not setuid|Dropping capability \d+ from bounds|unshare user ns"
+)
+_CUT_SHORT = r"No permissions to creat(?:e|ing)(?: a)? new namespace"
+_BY_CODEX = r"Unknown option --[\w-]+|execvp (?:bwrap|codex-linux-sandbox): No such file or directory"
+OTHER_BWRAP = re.compile(
+    rf"(?:bwrap: )?(?={_OWN_WORDS})(?:{_WITH_ERROR}|{_SENTENCES})|bwrap: (?:{_CUT_SHORT}|{_BY_CODEX})"
+)
+CODEX = re.compile(
+    r"(?:thread '[^']*' (?:\([^)]*\) )?panicked at .{0,200})?"
+    r"(?:bubblewrap is unavailable: no system bwrap was found on PATH.{0,300}"
+    r"|error building bubblewrap command: .{1,300}"
+    r"|error running landlock: \w+\(.{0,300}"
+    r"|error applying legacy Linux sandbox restrictions: .{1,300}"
+    r"|permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock"
+    r"|(?:\S*sh: )?(?:line )?(?:\d+: )?bwrap: (?:command )?not found)"
+)
+FIRST_WORDS = re.compile(
+    rf"bwrap: |{_OWN_WORDS}|error building bubblewrap command:|error running landlock|bubblewrap is unavailable|"
+    r"error applying legacy Linux|permission profiles requiring|thread '"
+)
+# What a launcher writes beside it. A line of the command's own would show that the jail was up.
+BESIDE = re.compile(
+    r"(?i)\[?(error|warning|warn|note|info|debug|fatal|hint|err)\b|thread '|stack backtrace|\*\*|[\"'},\]]+$|"
+    r"\"?,\s*\"\w+\"|failed to sync with dbus proxy|ldconfig failed|trace/breakpoint|"
+    r"(process |command )?exit(ed)?( with)?( code| status)?:? *\d+$|output:$|wall time: |chunk id: "
+)

@@ -1,0 +1,88 @@
+"""The jail's own layout, Codex's demands on it, and what the appliance itself says of a probe."""
+
+from appliance.core.catalogue.entry import REBUILD, REPORT, Condition, Entry
+
+_OURS = f"this is a fault of the appliance: {REPORT}."
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        "codex-no-tmp",
+        "Codex has no /tmp in the jail that it can write, so it cannot set up its sandbox.",
+        f"the jail has to have a tmpfs at /tmp; {_OURS}",
+        texts=(r"(thread .*)?error building bubblewrap command: Read-only file system",),
+    ),
+    Entry(
+        "codex-home-under-tmp",
+        "CODEX_HOME lies below a directory for temporary files, where Codex places no helper for its sandbox.",
+        f"CODEX_HOME has to lie elsewhere in the jail; {_OURS}",
+        texts=(
+            r".*Refusing to create helper binaries under temporary dir",
+            r"execvp codex-linux-sandbox: No such file or directory",
+        ),
+    ),
+    Entry(
+        "codex-landlock",
+        "Codex tried its legacy sandbox (Landlock), which this kernel or this container does not give it.",
+        f"Codex's configuration must not ask for the legacy mode; {_OURS}",
+        texts=(
+            r"(thread .*)?error running landlock",
+            r"(thread .*|error applying )?legacy Linux sandbox restrictions",
+            r"permission profiles .* incompatible with --use-legacy-landlock",
+        ),
+    ),
+    Entry(
+        "no-tmp-dir",
+        "There is no directory /tmp in the container, where bwrap sets up the root of a jail.",
+        f"compose.yaml's `tmpfs: /tmp` makes it; without it {REBUILD}.",
+        texts=(r"Failed to mount tmpfs: No such file or directory",),
+        confirm=(Condition("tmp", "absent"),),
+    ),
+    Entry(
+        "dev-missing",
+        "Device nodes such as /dev/null are missing, so the sandbox cannot have a /dev of its own.",
+        f"the jail has to be made with `--dev /dev`; {_OURS}",
+        texts=(r"Can't bind mount /oldroot/dev/\w+ on /newroot/",),
+        confirm=(Condition("dev_missing", r".+"),),
+    ),
+    Entry(
+        "jail-layout",
+        "The jail's layout does not fit this container: a path that it shows cannot be set up.",
+        _OURS,
+        texts=(
+            r"Can't mkdir",
+            r"Can't create (file|symlink|tmpfile|/)",
+            r"Can't make symlink at",
+            r"Can't find source path",
+            r"Can't chdir to",
+            r"Can't (access|chmod|stat|get type of source|write data to file)",
+            r"Can't (bind mount (?!/oldroot/dev/)|remount readonly on).*: (No such|Not a dir|Is a dir|File exists)",
+            r"error building bubblewrap command: (?!Read-only file system)",
+        ),
+    ),
+    Entry(
+        "relay-failed",
+        "The relay in the jail does not reach the model gate.",
+        f"{REPORT}.",
+        texts=(r"relay: ",),
+    ),
+    Entry(
+        "sandbox-open",
+        "The sandbox starts but lets a command do what it must not, so no review is started in it.",
+        f"this is a fault of the appliance or of its Codex: {REPORT}.",
+        texts=(r"the (sandbox|jail) let a command",),
+    ),
+    Entry(
+        "state-unwritable",
+        "The state volume /var/lib/appliance cannot be written.",
+        "see that the volume has free space and belongs to uid 10001: "
+        "`docker exec review-appliance sh -c 'df -h /var/lib/appliance; ls -ldn /var/lib/appliance'`.",
+        texts=(r"cannot prepare the self-test",),
+    ),
+    Entry(
+        "probe-timeout",
+        "A probe of the sandbox did not end in time.",
+        "see what the machine is busy with (`docker stats review-appliance`), "
+        "then try again: `docker exec review-appliance appliance selftest`.",
+        texts=(r"it did not end within",),
+    ),
+)

@@ -1,0 +1,127 @@
+"""What bwrap and Codex say when a sandbox cannot start, found in what a command, a log or a terminal made of it.
+
+`messages` undoes what lies between the program and us: colours, prefixes of loggers, JSON escapes, broken lines. Two
+questions are answered from that: is this output nothing but a failed bwrap (`is_bwrap_failure`, for a command of the
+agent), and is this text such a failure at all or does it only quote one (`is_jail_fault`)?
+"""
+
+import re
+from itertools import product
+
+from appliance.core.bwrap_words import BESIDE, BWRAP, CODEX, ENDS_WITH_ERROR, FIRST_WORDS, OTHER_BWRAP, SENTENCE
+
+MAX_TEXT = 20_000  # characters looked at; bwrap says one line
+MAX_BREAKS = 6  # how often a line of bwrap may be broken: 250 characters on 40 columns
+
+
+def messages(text: str) -> tuple[str, ...]:
+    """The lines of `text` that are not empty, without what loggers put before them, bwrap's broken ones made whole.
+
+    A line that is quoted (`> `, `+ `, `file:12:`, a sentence around it) is left as it is, so that it begins otherwise
+    than bwrap's own.
+    """
+    lines = [line for line in map(_clean, _plain(text[:MAX_TEXT]).splitlines()) if line]
+    found: list[str] = []
+    while lines:
+        message, used = _whole(lines[: MAX_BREAKS + 1])
+        found.append(message)
+        del lines[:used]
+    return tuple(found)
+
+
+def is_bwrap_failure(output: str) -> bool:
+    """Whether `output`, all that a failed command wrote, is nothing but bwrap's own failure.
+
+    A text that quotes such a line, or goes on after it, is not: repositories contain them. Only to be asked of a
+    command that exited non-zero, and only a hint: `selftest.nested_probe` decides.
+    """
+    if len(output) > MAX_TEXT or len(output.splitlines()) > 3 * (1 + MAX_BREAKS):
+        return False
+    found = messages(output)
+    return 0 < len(found) <= 3 and all(BWRAP.fullmatch(message) for message in found)
+
+
+def is_jail_fault(text: str) -> bool:
+    """Whether `text` is what a sandbox wrote that could not start: by bwrap or Codex, with nothing of others in it.
+
+    Not: a sentence, a diff or a search result that quotes such a line; `bwrap: execvp make: …`, for then the jail is
+    up and the command is missing; a warning after which it goes on.
+    """
+    found = messages(text)
+    return any(map(_told, found)) and all(_told(message) or BESIDE.match(message) for message in found)
+
+
+def _told(message: str) -> bool:
+    return any(form.fullmatch(message) for form in (BWRAP, OTHER_BWRAP, CODEX))
+
+
+# ---- from what was printed to the line that the program wrote
+
+_COLOUR = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-_])")
+# What loggers and collectors of logs put before any line.
+_STAMP = re.compile(
+    r"""
+      \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(\ ?(Z|UTC|[+-]\d\d:?\d\d))?\]?:?\s+        # ISO 8601
+    | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(\.\d+)?\s[\w.-]+\s(?=[\w./() -]+(\[\d+\])?:\s)       # syslog, journald
+    | \[?\d\d:\d\d:\d\d([.,]\d+)?\]?:?\s+
+    | \[\s*\d+\.\d+\]\s+                                                                      # the kernel's
+    | [\w.-]+\s+\|\s+                                                             # docker compose logs
+    """,
+    re.VERBOSE,
+)
+# What programs put before the line of a program that they started. A mark of quotation is none of these.
+_HANDED_ON = re.compile(
+    r"""
+      <\d>                                                                          # bwrap --level-prefix
+    | [\w./-]+\[\d+\]:\s+                                                           # program[pid]:
+    | [EWF]:\s+
+    | (\w+\ )?\[?(?i:error|err|fatal|panic|warn|warning|stderr|stdout|info|debug)\]?(:\s+|\s+(?=(<\d>)?bwrap:\ ))
+    | (codex|codex-exec|codex-linux-sandbox|flatpak|srt|sandbox):\s+
+    | (.*\s)?\(?[Ee]xit(ed)?(\ with)?(\ exit)?(\ code|\ status)?:?\s*\d+\)?[:,]?\s+"?(?=(<\d>)?bwrap:\ )
+    | [\u2514\u2502\u23bf\u251c\u2570]\s*                                               # the trees of terminals
+    | \{?([^{}]*,\s*)?"(log|stderr|stdout|output|aggregated_output|formatted_output|message|msg|error|MESSAGE)":\s*"
+    | "(?=(<\d>)?bwrap:\ )                                                                  # a string of JSON
+    """,
+    re.VERBOSE,
+)
+_AFTER = re.compile(r'("|",?|"\s*\}+|\\n")\s*$')
+
+
+def _plain(text: str) -> str:
+    text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+
+
+def _clean(line: str) -> str:
+    line = _off(_STAMP, "".join(char if char.isprintable() else " " for char in line).strip())
+    bare = _off(_HANDED_ON, line)
+    if not FIRST_WORDS.match(bare):
+        return line
+    return _AFTER.sub("", bare) if bare.count('"') % 2 else bare
+
+
+def _off(before: re.Pattern[str], line: str) -> str:
+    for _ in range(6):
+        found = before.match(line)
+        if found is None:
+            break
+        line = line[found.end() :].lstrip()
+    return line
+
+
+def _whole(lines: list[str]) -> tuple[str, int]:
+    """The message that begins in the first of `lines`, and how many of them it takes."""
+    best = lines[0], 1
+    if not FIRST_WORDS.match(lines[0]):
+        return best
+    for count in range(1, len(lines) + 1):
+        if count > 1 and FIRST_WORDS.match(lines[count - 1]):
+            break
+        for glue in product((" ", ""), repeat=count - 1):
+            joined = lines[0] + "".join(map("".join, zip(glue, lines[1:count], strict=True)))
+            joined = _AFTER.sub("", joined) if joined.count('"') % 2 else joined
+            if ENDS_WITH_ERROR.fullmatch(joined) or (count == 1 and CODEX.fullmatch(joined)):
+                return joined, count
+            if SENTENCE.fullmatch(joined):
+                best = joined, count
+    return best
