@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 from appliance import codex
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
-from appliance.core.verdict import WAITING, gate_of, running
+from appliance.core.verdict import WAITING, running
 from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
 from appliance.forge.local import LocalForge
 from appliance.git import GitError, git
 from appliance.protocols import Forge
+from appliance.reviewing import Keep
 from appliance.wiring import Appliance
 
 FORMS = "write it as owner/name#12, as a pull request's URL, as path#branch, or as a path with --base and --head."
@@ -98,15 +99,24 @@ def _default_base(path: Path) -> str:
     raise BadTarget(f"{path} has neither main nor master. Next: say what to compare with, by --base.")
 
 
-def review_once(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
-    """Self-test, then one review; nothing is stored or published."""
+def review_once(
+    parts: Appliance,
+    forge: Forge,
+    pull: Pull,
+    *,
+    rehearse: bool,
+    progress: codex.Progress,
+    keep: Keep = lambda _review, _work: None,
+) -> Ending:
+    """Self-test, then one review; nothing is published, and nothing is stored but by `keep`."""
     progress("self-test")
     fault = parts.selftest()
     if fault:
         return Ending(Outcome.SANDBOX, fault.cause, fault=fault)
     base_sha = pull.base_sha if isinstance(forge, _Range) else None
     reviewer = parts.reviewer(rehearse=rehearse)
-    return reviewer.review(pull, forge.source(pull), stop=parts.stop, progress=progress, base_sha=base_sha)
+    source = forge.source(pull)
+    return reviewer.review(pull, source, stop=parts.stop, progress=progress, base_sha=base_sha, keep=keep)
 
 
 def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
@@ -117,10 +127,11 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
     if attempt is None:
         raise BadTarget(f"{pull.target} is being reviewed now. Next: `appliance status` shows when it is done.")
     ending = Ending(Outcome.INTERRUPTED, "the command ended")
+    kept = parts.keeper.of(attempt, parts.owner)
     try:
         tries = store.records([pull])[pull.target].attempts + 1
         delivery.set_gate(forge, pull, running(tries, max(tries, parts.settings.max_attempts)))
-        ending = review_once(parts, forge, pull, rehearse=rehearse, progress=progress)
+        ending = review_once(parts, forge, pull, rehearse=rehearse, progress=progress, keep=kept.keep)
     except ForgeError as error:
         ending = Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300])
         raise
@@ -131,7 +142,7 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
         before = store.review_of(pull)
         delivery.set_gate(forge, pull, before.gate if before else WAITING)
         return ending
-    store.finish(attempt, ending.review, gate_of(ending.review, parts.settings.block_priority_number))
+    kept.stored(ending.review)
     stored = store.review_of(pull)
     assert stored is not None
     progress("posting")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import process
 from appliance.core import holds
@@ -17,10 +18,10 @@ from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
 from appliance.core.pulls import Policy, not_ready
-from appliance.core.verdict import gate_of
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
+from appliance.keeping import Keeper, Kept
 from appliance.memory import Memory
 from appliance.progress import Progress
 from appliance.protocols import Forge
@@ -61,6 +62,8 @@ class Running:
 class Cycle:
     """Everything a cycle works with. `selftest` and `reviewer` can be replaced by a test.
 
+    What the reviewer gives to the keeper is stored while its work directory is still there.
+
     `credentials` is a digest of key and model: a fault of the login is forgotten when it changes. `no_login` is the
     fault of having none at all. `on_health` is told what the health is to show, as soon as it is known.
     """
@@ -70,12 +73,12 @@ class Cycle:
     policy: Policy
     delivery: Delivery
     reviewer: Reviewer
+    keeper: Keeper
     selftest: Callable[[], Fault | None]
     owner: str
     alive: Callable[[str], bool]
     interval: float
     reviews_at_once: int
-    block_priority: int
     credentials: str
     no_login: Fault | None = None
     stop: threading.Event = field(default_factory=threading.Event)
@@ -248,11 +251,11 @@ class Cycle:
         if attempt is None:
             return Ending(Outcome.SUPERSEDED, "somebody else reviews it")
         log.info("review.start", target=pull.target, head=pull.head_sha, attempt=action.attempt)
-        ending = self._guarded(action, run)
+        kept = self.keeper.of(attempt, self.owner)
+        ending = self._guarded(action, run, kept)
         self.progress.moved()
         if ending.review is not None:
-            gate = gate_of(ending.review, self.block_priority)
-            self.store.finish(attempt, ending.review, gate)
+            gate = kept.stored(ending.review)
             log.info(
                 "review.done",
                 target=pull.target,
@@ -278,7 +281,7 @@ class Cycle:
             self._settle(run.seen, ending)
         return ending
 
-    def _guarded(self, action: Review, run: Running) -> Ending:
+    def _guarded(self, action: Review, run: Running, kept: Kept) -> Ending:
         pull = run.seen.pull
         try:
             threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True).start()
@@ -288,6 +291,7 @@ class Cycle:
                 run.seen.forge.source(pull),
                 stop=run.stop,
                 progress=self._moved,
+                keep=kept.keep,
             )
         except process.Stopped:
             if run.superseded:
@@ -295,6 +299,9 @@ class Cycle:
             return Ending(Outcome.INTERRUPTED, "the appliance was stopped")
         except ForgeError as error:
             return Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300], fault=fault_of(error))
+        except SQLAlchemyError as error:
+            # A result that could not be stored waits in its directory; the next cycle takes it up or fails as this did.
+            return replace(workstation_ending(error), selftest_sees=True)
         except Exception as error:  # noqa: BLE001  (the one boundary: a defect of ours must not look like the pull's)
             return workstation_ending(error)
         finally:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -21,16 +22,23 @@ from appliance.git import GitError, Mirrors, Slots
 log = structlog.get_logger()
 
 
+Keep = Callable[[Review, Path], None]
+
+
+class Work(Protocol):
+    """Lends empty directories of this process's own, with room set aside for a result."""
+
+    def new(self, prefix: str) -> AbstractContextManager[Path]: ...
+    def reserve(self, work: Path) -> None: ...
+
+
 @dataclass(frozen=True)
 class Reviewer:
-    """What a review needs beside the pull request.
-
-    `work` lends an empty directory of this process's own; `probe` examines the sandbox.
-    """
+    """What a review needs beside the pull request. `probe` examines the sandbox."""
 
     mirrors: Mirrors
     slots: Slots
-    work: Callable[[str], AbstractContextManager[Path]]
+    work: Work
     model: codex.Model
     probe: Callable[[], Fault | None]
     timeout: float
@@ -43,13 +51,15 @@ class Reviewer:
         stop: threading.Event | None = None,
         progress: codex.Progress = lambda _: None,
         base_sha: str | None = None,
+        keep: Keep = lambda _review, _work: None,
     ) -> Ending:
         """One attempt. `base_sha` fixes the base; None is the tip of the base branch after a fetch.
 
-        Raises process.Stopped when `stop` is set; every other failure is an Ending.
+        `keep` is given a review that was paid for, while its work directory is still there, and stores it. Raises
+        process.Stopped when `stop` is set, and what `keep` raises; every other failure is an Ending.
         """
         try:
-            return self._review(pull, source, stop, progress, base_sha)
+            return self._review(pull, source, stop, progress, base_sha, keep)
         except GitError as error:
             return _git_ending(error)
         except OSError as error:
@@ -62,6 +72,7 @@ class Reviewer:
         stop: threading.Event | None,
         progress: codex.Progress,
         base_sha: str | None,
+        keep: Keep,
     ) -> Ending:
         progress("fetching")
         mirror = self.mirrors.fetch(
@@ -81,10 +92,11 @@ class Reviewer:
             self.slots.checkout(
                 mirror, pull.repository, head_sha=pull.head_sha, base_sha=base, merge_base=merge_base, stop=stop
             ) as slot,
-            self.work("review-") as work,
+            self.work.new("review-") as work,
         ):
+            self.work.reserve(work)
             progress(f"reviewing {len(files)} changed file{'' if len(files) == 1 else 's'} with {self.model.name}")
-            return codex.review(
+            ending = codex.review(
                 codex.Job(seen, base, merge_base, files, slot),
                 self.model,
                 work,
@@ -93,6 +105,9 @@ class Reviewer:
                 probe=self.probe,
                 progress=progress,
             )
+            if ending.review is not None:
+                keep(ending.review, work)
+            return ending
 
 
 def _nothing(pull: Pull, merge_base: str, model: codex.Model) -> Review:

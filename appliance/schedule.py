@@ -62,7 +62,7 @@ def cycle_runs(parts: Appliance) -> bool:
 
 def _alone(parts: Appliance, progress: Progress | None) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
-        for removed in parts.work.reclaim():
+        for removed in parts.keeper.reclaim():
             log.info("workdir.reclaimed", path=str(removed))
         parts.store.forget_answers_before(time.time() - KEPT_SECONDS)
         return parts.cycle(progress).run()

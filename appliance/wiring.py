@@ -24,6 +24,7 @@ from appliance.forge.local import LocalForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
 from appliance.health import write
+from appliance.keeping import Keeper
 from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
 from appliance.progress import Progress
 from appliance.protocols import Forge
@@ -106,11 +107,15 @@ class Appliance:
         return Reviewer(
             mirrors=Mirrors(state / "mirrors"),
             slots=Slots(state / "slots"),
-            work=self.work.new,
+            work=self.work,
             model=self.model(rehearse=rehearse),
             probe=self.scratch_probe,
             timeout=self.settings.review_timeout,
         )
+
+    @property
+    def keeper(self) -> Keeper:
+        return Keeper(self.store, self.work, self.settings.block_priority_number)
 
     def local(self, roots: Sequence[Path]) -> LocalForge:
         return LocalForge(roots, self.settings.state_dir / "reviews", self.store)
@@ -203,12 +208,12 @@ class Appliance:
             policy=settings.policy,
             delivery=self.delivery,
             reviewer=self.reviewer(rehearse=settings.rehearsal),
+            keeper=self.keeper,
             selftest=self.selftest,
             owner=self.owner,
             alive=self.locks.alive,
             interval=settings.interval,
             reviews_at_once=settings.reviews_at_once,
-            block_priority=settings.block_priority_number,
             credentials=self.credentials(),
             no_login=self.no_login(),
             stop=self.stop,

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cycle", "rehearsal"),
     ("publishing", "memory"),
     ("delivery",),
-    ("reviewing",),
+    ("reviewing", "keeping"),
     ("selftest", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "keys", "login", "protocols", "tables", "migrations", "settings", "health",
      "workdir", "flock", "owner", "facts", "codex_config", "progress"),

@@ -102,7 +102,7 @@ def used_context(wired: Appliance, github: FakeGitHub) -> str:
 
 
 def blocks(wired: Appliance, _: FakeGitHub) -> list[int]:
-    return [wired.cycle().block_priority, wired.delivery.block_priority]
+    return [wired.cycle().keeper.block_priority, wired.delivery.block_priority]
 
 
 def kinds(wired: Appliance, _: FakeGitHub) -> list[str]:

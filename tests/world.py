@@ -22,7 +22,8 @@ from appliance.forge import Source
 from appliance.forge.github import GitHubForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
-from appliance.reviewing import Reviewer
+from appliance.keeping import Keeper
+from appliance.reviewing import Keep, Reviewer
 from appliance.store import PullRow, Store, open_store
 from appliance.workdir import WorkDirs
 
@@ -72,6 +73,7 @@ class Scripted(Reviewer):
         stop: threading.Event | None = None,
         progress: codex.Progress = lambda _: None,
         base_sha: str | None = None,
+        keep: Keep = lambda _review, _work: None,
     ) -> Ending:
         assert stop is not None
         self.asked.append(pull)
@@ -129,11 +131,19 @@ class World:
     def reviewer(self) -> Reviewer:
         return Scripted(**vars(self.real_reviewer()), script=self.script, asked=self.asked)
 
+    @property
+    def work(self) -> WorkDirs:
+        return WorkDirs(self.path / "work")
+
+    @property
+    def keeper(self) -> Keeper:
+        return Keeper(self.store, self.work, 1, self.clock)
+
     def real_reviewer(self) -> Reviewer:
         return Reviewer(
             mirrors=Mirrors(self.path / "mirrors"),
             slots=Slots(self.path / "slots"),
-            work=WorkDirs(self.path / "work").new,
+            work=self.work,
             model=codex.Model("m", "high", Upstream("http://127.0.0.1:1/v1")),
             probe=lambda: None,
             timeout=60,
@@ -146,12 +156,12 @@ class World:
             policy=self.policy,
             delivery=Delivery(self.store, KEY, 1),
             reviewer=reviewer or self.reviewer(),
+            keeper=self.keeper,
             selftest=lambda: self.selftest,
             owner=self.owner,
             alive=lambda owner: owner == self.owner,
             interval=INTERVAL,
             reviews_at_once=self.at_once,
-            block_priority=1,
             credentials=self.credentials,
             no_login=self.no_login,
             stop=self.stop,

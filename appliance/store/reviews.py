@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -11,7 +11,9 @@ from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.store.attempts import Attempts
-from appliance.tables import reviews
+from appliance.tables import attempts, pulls, reviews
+
+Adopted = Literal["stored", "known", "forgotten", "later"]
 
 
 @dataclass(frozen=True)
@@ -32,26 +34,68 @@ class StoredReview:
 class Reviews(Attempts):
     """A review ends its attempt in the same step in which it is stored."""
 
-    def finish(self, attempt: int | None, review: Review, gate: Gate) -> int:
-        """Store a result before it is posted, and end its attempt, in one step. Returns its id."""
+    def finish(self, attempt: int | None, review: Review, gate: Gate, at: float | None = None) -> int:
+        """Store a result before it is posted, and end its attempt, in one step. Returns its id.
+
+        `at` is when it was made, now if it is not said: with head and base it tells one review from another.
+        """
         with self._write() as db:
-            stored: int = db.execute(
-                reviews.insert()
-                .values(
-                    attempt=attempt,
-                    target=review.target,
-                    head_sha=review.head_sha,
-                    base_ref=review.base_ref,
-                    gate_state=gate.state,
-                    gate_description=gate.description,
-                    review=json.dumps(asdict(review)),
-                    created_at=self._clock(),
-                )
-                .returning(reviews.c.id)
-            ).scalar_one()
+            stored = self._insert(db, attempt, review, gate, self._clock() if at is None else at)
             if attempt is not None:
                 self._end(db, attempt, Outcome.REVIEWED, "reviewed")
         return stored
+
+    def adopt(self, attempt: int, owner: str, review: Review, gate: Gate, at: float) -> Adopted:
+        """Store the result of `attempt`, which a process left behind that ended, or that could not store it.
+
+        However often it is asked, and whatever that process did itself: one result is stored once, and none beside a
+        review of the same head and base that stands. "later" while somebody else reviews the pull request.
+        """
+        ours = (attempts.c.id == attempt, attempts.c.owner == owner, attempts.c.target == review.target)
+        with self._write() as db:
+            # A write first: it takes the database's lock, so that what is read here stays true until the end.
+            known = db.execute(attempts.update().where(*ours).values(owner=owner)).rowcount == 1
+            of_it = sa.select(reviews.c.id).where(
+                reviews.c.target == review.target,
+                reviews.c.head_sha == review.head_sha,
+                reviews.c.base_ref == review.base_ref,
+                sa.or_(reviews.c.created_at == at, reviews.c.abandoned_at.is_(None) & reviews.c.forgotten_at.is_(None)),
+            )
+            if db.execute(of_it).first():
+                return "known"
+            again = sa.select(pulls.c.again_after).where(pulls.c.target == review.target)
+            if (db.execute(again).scalar() or 0.0) > at:  # a person has asked for another since
+                return "forgotten"
+            leased = sa.select(attempts.c.id).where(
+                attempts.c.target == review.target, attempts.c.ended_at.is_(None), attempts.c.id != attempt
+            )
+            if db.execute(leased).first():
+                return "later"
+            self._insert(db, attempt if known else None, review, gate, at)
+            if known:
+                db.execute(
+                    attempts.update()
+                    .where(*ours)
+                    .values(outcome=Outcome.REVIEWED.value, reason="reviewed", ended_at=self._clock())
+                )
+        return "stored"
+
+    def _insert(self, db: sa.Connection, attempt: int | None, review: Review, gate: Gate, at: float) -> int:
+        made: int = db.execute(
+            reviews.insert()
+            .values(
+                attempt=attempt,
+                target=review.target,
+                head_sha=review.head_sha,
+                base_ref=review.base_ref,
+                gate_state=gate.state,
+                gate_description=gate.description,
+                review=json.dumps(asdict(review)),
+                created_at=at,
+            )
+            .returning(reviews.c.id)
+        ).scalar_one()
+        return made
 
     def learn(self, pull: Pull, gate: Gate, comment_id: str, comment_url: str) -> None:
         """Take over a review that the forge has and the database does not."""

@@ -27,6 +27,7 @@ from appliance.delivery import Delivery
 from appliance.forge import Source
 from appliance.forge.github import GitHubForge
 from appliance.git import Mirrors, Slots, git
+from appliance.keeping import Keeper
 from appliance.log import configure
 from appliance.reviewing import Reviewer
 from appliance.selftest import selftest
@@ -121,7 +122,7 @@ def cycle(runs: int, home: Path) -> Figures:
             alive=lambda _: True,
             interval=300,
             reviews_at_once=2,
-            block_priority=1,
+            keeper=Keeper(store, work, 1),
             credentials="",
         )
         filling = timed(parts.run)
@@ -155,7 +156,7 @@ def review(runs: int, home: Path) -> Figures:
     mirrors, slots, work = Mirrors(home / "mirrors"), Slots(home / "slots"), WorkDirs(home / "work")
     mirror = mirrors.fetch(pull.repository, source, head_sha=head, base_sha=base)
     files = [File(one.path, one.status, one.added, one.deleted) for one in mirror.changed_files(base, head)]
-    reviewer = Reviewer(mirrors, slots, work.new, model, lambda: None, 60)
+    reviewer = Reviewer(mirrors, slots, work, model, lambda: None, 60)
     target = f"{path}#{sample.BRANCH}"
     times: dict[str, list[float]] = {"bare": [], "codex": [], "reviewer": [], "command": []}
     with bare_codex(home, path, review_prompt(pull, base, files)) as bare:
