@@ -141,6 +141,8 @@ def selftest_command(as_json: bool) -> None:
     else:
         for step in report.steps:
             click.echo(f"{'ok  ' if step.ok else 'FAIL'} {step.name} ({step.seconds * 1000:.0f} ms)")
+        for warning in report.warnings:
+            click.echo(f"warning: {warning}")
         if report.ok:
             click.echo(f"The sandbox works ({report.seconds:.2f} s).")
         elif report.fault:

@@ -7,10 +7,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance import facts, jail, ladder
+from appliance.core.advice import warnings
 from appliance.core.faults import Fault, classify, named
 
 OLDEST_BWRAP = (0, 9)
@@ -31,12 +32,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Report:
-    """What the self-test found; `fault` is the first failing step's, None if all held."""
+    """What the self-test found; `fault` is the first failing step's, None if all held. `warnings` stop nothing."""
 
     ok: bool
     seconds: float
     steps: tuple[Step, ...]
     fault: Fault | None
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """As `appliance selftest --json` prints it (a contract: add, never rename)."""
@@ -51,7 +53,8 @@ class Report:
             "facts": dict(self.fault.facts),
         }
         steps = [{"name": step.name, "ok": step.ok, "seconds": round(step.seconds, 4)} for step in self.steps]
-        return {"ok": self.ok, "seconds": round(self.seconds, 4), "steps": steps, "fault": fault}
+        seconds = round(self.seconds, 4)
+        return {"ok": self.ok, "seconds": seconds, "steps": steps, "fault": fault, "warnings": list(self.warnings)}
 
 
 def selftest(scratch: Path) -> Report:
@@ -59,7 +62,8 @@ def selftest(scratch: Path) -> Report:
 
     Takes about 0.2 s; leaves nothing behind. Never raises for a fault of the machine: that is what it returns.
     """
-    return climb(scratch, (*ladder.GROUND, *ladder.REVIEW))
+    report = climb(scratch, (*ladder.GROUND, *ladder.REVIEW))
+    return replace(report, warnings=warnings(facts.bwrap_release()))
 
 
 def nested_probe(scratch: Path) -> Fault | None:
@@ -83,7 +87,7 @@ def climb(
     steps.append(Step("preconditions", fault is None, time.monotonic() - started))
     if fault is not None:
         return report(fault)
-    denied = facts.pids_denied()
+    before = facts.counters()
     try:
         with ladder.prepared(scratch) as probe:
             for name, rung in rungs:
@@ -91,7 +95,7 @@ def climb(
                 failed = _try(rung, probe)
                 steps.append(Step(name, failed is None, time.monotonic() - begun))
                 if failed is not None:
-                    return report(classify(name, failed.symptom, failed.code, _facts(probe.learnt, denied)))
+                    return report(classify(name, failed.symptom, failed.code, _facts(probe.learnt, before)))
     except OSError as error:
         steps.append(Step("scratch", False, time.monotonic() - started))
         return report(classify("scratch", f"cannot prepare the self-test in {scratch}: {error}", None, facts.read()))
@@ -105,18 +109,16 @@ def _try(rung: ladder.Rung, probe: ladder.Probe) -> ladder.Failed | None:
         return ladder.Failed(f"{type(error).__name__}: {error}", None)
 
 
-def _facts(learnt: Mapping[str, object], denied_before: int | None) -> dict[str, object]:
-    found = {**facts.read(), **facts.versions(), **facts.calls(), **learnt}
-    denied = facts.pids_denied()
-    if denied is not None and denied_before is not None:
-        found["pids_denied"] = denied - denied_before
-    return found
+def _facts(learnt: Mapping[str, object], before: Mapping[str, int]) -> dict[str, object]:
+    return {**facts.everything(), **learnt, **facts.risen(before, facts.counters())}
 
 
 def ground() -> Fault | None:
     """What makes every rung senseless: root, a program that is not there, no room for the processes of a review."""
     if os.getuid() == 0:
-        return named("root-user", "uid 0", _root_facts())
+        found = _root_facts()
+        detail = str(found["detail"])
+        return named("root-user", "uid 0", found, *([detail] if detail != "root" else []))
     for program, cause in _PROGRAMS:
         if shutil.which(program, path=jail.PATH) is None:
             return named(cause, f"{program} is not on {jail.PATH}", facts.read())

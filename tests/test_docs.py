@@ -212,7 +212,7 @@ def keys(value: Any) -> Any:
 
 def test_the_example_of_the_self_test_has_the_keys_of_the_contract() -> None:
     told = example("selftest")
-    assert set(told) == {"ok", "seconds", "steps", "fault"}
+    assert set(told) == {"ok", "seconds", "steps", "fault", "warnings"}
     assert all(set(step) == {"name", "ok", "seconds"} for step in told["steps"])
     assert set(told["fault"]) == {*("cause", "sentence", "remedy", "symptom", "facts", "also", "unsupported", "page")}
     entry = next(entry for entry in catalogue.CATALOGUE if entry.cause == told["fault"]["cause"])

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("reviewing", "keeping"),
     ("selftest", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "keys", "login", "protocols", "tables", "migrations", "settings", "health",
-     "workdir", "flock", "owner", "facts", "codex_config", "progress"),
+     "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
     ("jail", "log"),
     ("process",),
     ("core",),

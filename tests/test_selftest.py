@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance import facts, jail, ladder, selftest
+from appliance import calls, facts, jail, ladder, selftest
+from appliance.core import advice
 from appliance.core.faults import Fault
 from appliance.process import Completed
 
@@ -234,7 +235,9 @@ def test_root_is_a_fault_before_anything_else(programs: Path, tmp_path: Path, mo
     report = selftest.selftest(tmp_path)
     assert report.fault is not None
     assert report.fault.cause == "root-user"
-    assert report.fault.facts["detail"] in {"root-without-userns", "root-without-setfcap", "root"}
+    detail = report.fault.facts["detail"]
+    assert detail in {"root-without-userns", "root-without-setfcap", "root"}
+    assert report.fault.also == ((detail,) if detail != "root" else ())
     assert [step.name for step in report.steps] == ["preconditions"]
     assert selftest.nested_probe(tmp_path) is not None
 
@@ -286,7 +289,7 @@ def test_both_cgroup_hierarchies_are_read(tmp_path: Path, place: Callable[[str],
     found = facts.read(tmp_path)
     assert (found["pids_max"], found["pids_current"]) == ("1024", "24")
     assert facts.pids_left(tmp_path) == 1000
-    assert facts.pids_denied(tmp_path) == 3
+    assert facts.counters(tmp_path) == {"pids_denied": 3}
 
 
 def test_no_limit_is_no_number(tmp_path: Path) -> None:
@@ -294,12 +297,14 @@ def test_no_limit_is_no_number(tmp_path: Path) -> None:
     write(tmp_path, "sys/fs/cgroup/pids.current", "24\n")
     assert facts.pids_left(tmp_path) is None
     assert facts.pids_left(tmp_path / "nothing") is None
-    assert facts.pids_denied(tmp_path / "nothing") is None
+    assert facts.counters(tmp_path / "nothing") == {}
 
 
 def test_memory_kills_are_counted(tmp_path: Path) -> None:
     write(tmp_path, "sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert facts.read(tmp_path)["oom_kill"] == "2"
+    assert facts.counters(tmp_path) == {"oom_kills": 2}
+    assert facts.risen({"oom_kills": 2, "pids_denied": 0}, {"oom_kills": 3}) == {"oom_kills": 1}
 
 
 def test_masks_are_the_mounts_below_proc(tmp_path: Path) -> None:
@@ -311,6 +316,94 @@ def test_masks_are_the_mounts_below_proc(tmp_path: Path) -> None:
     )
     write(tmp_path, "proc/self/mountinfo", lines)
     assert facts.proc_masks(tmp_path) == "/proc/acpi /proc/bus"
+
+
+def test_the_table_of_mounts_tells_of_root_and_proc(tmp_path: Path) -> None:
+    table = tmp_path / "proc/self/mountinfo"
+    assert facts.read(tmp_path)["proc_mount"] == "absent"
+    lines = "21 20 0:40 / / ro,relatime - overlay overlay rw\n22 21 0:21 / /proc ro,nosuid shared:3 - proc proc rw\n"
+    write(tmp_path, str(table.relative_to(tmp_path)), lines)
+    assert facts.read(tmp_path)["proc_mount"] == "partial"  # ProcSubset=pid, and others that show a part
+    write(tmp_path, "proc/sys/kernel/overflowuid", "65534\n")
+    found = facts.read(tmp_path)
+    assert (found["root_mount"], found["proc_mount"], found["proc_masks"], found["mounts"]) == ("overlay", "ro", "", 2)
+    table.write_text("1 1 0:2 / / rw - rootfs rootfs rw\n")
+    assert facts.read(tmp_path)["root_mount"] == "rootfs"
+    table.write_text("30 29 0:5 / /dev rw - tmpfs tmpfs rw\n")  # in a chroot that is no mount point
+    assert facts.read(tmp_path)["root_mount"] == "absent"
+
+
+def test_places_are_looked_at(tmp_path: Path) -> None:
+    found = facts.read(tmp_path)
+    assert (found["tmp"], found["container"], found["userns"], found["proc_fresh"]) == (
+        "absent",
+        False,
+        "absent",
+        False,
+    )
+    assert found["dev_missing"] == "null zero full random urandom tty"
+    write(tmp_path, ".dockerenv", "")
+    (tmp_path / "tmp").mkdir()
+    write(tmp_path, "dev/null", "")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/self").symlink_to(str(os.getpid()))
+    found = facts.read(tmp_path)
+    assert (found["tmp"], found["container"], found["proc_fresh"]) == ("writable", True, True)
+    assert found["dev_missing"] == "zero full random urandom tty"
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "gvisor"),
+    [
+        ("4.4.0", "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016", True),
+        ("4.4.0-22621-Microsoft", "Linux version 4.4.0-22621-Microsoft (Microsoft@Microsoft.com)", False),  # WSL 1
+        ("6.12.0", "Linux version 6.12.0", False),
+    ],
+)
+def test_gvisor_is_told_by_its_kernel(tmp_path: Path, release: str, version: str, gvisor: bool) -> None:
+    write(tmp_path, "proc/sys/kernel/osrelease", f"{release}\n")
+    write(tmp_path, "proc/version", f"{version}\n")
+    assert facts.read(tmp_path)["gvisor"] is gvisor
+
+
+def test_what_a_child_tells_of_a_fresh_user_namespace_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "call_unshare=done\nuserns_label=unprivileged_userns (enforce)\ncall_pivot=EFAULT\nother=1\n"
+    monkeypatch.setattr("appliance.calls.process.run", lambda *_, **__: completed(out=told))
+    assert calls.in_a_namespace() == {
+        "call_unshare": "done", "userns_label": "unprivileged_userns (enforce)", "call_pivot": "EFAULT",
+    }  # fmt: skip
+
+    def refused(*_: object, **__: object) -> Completed:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("appliance.calls.process.run", refused)
+    assert calls.in_a_namespace() == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("0.8.0", True), ("0.11.1", True), ("0.12.0", False), ("1.0", False), ("", False), ("new", False)],
+)
+def test_a_bwrap_with_a_known_weakness_is_a_warning_and_no_fault(version: str, told: bool) -> None:
+    found = advice.warnings({"bwrap_version": version, "bwrap_package": "x"})
+    assert bool(found) is told
+    assert all("CVE-2026-87766" in line and "Next: " in line for line in found)
+
+
+def test_a_backport_of_the_fix_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "BACKPORTS", frozenset({"0.11.0-2+fixed"}))
+    assert advice.warnings({"bwrap_version": "0.11.0", "bwrap_package": "0.11.0-2+fixed"}) == ()
+    assert advice.warnings({"bwrap_version": "0.11.0", "bwrap_package": "0.11.0-2"}) != ()
+
+
+def test_the_package_of_bwrap_is_read(tmp_path: Path) -> None:
+    assert "bwrap_package" not in facts.bwrap_release(tmp_path)
+    status = (
+        "Package: bsdutils\nVersion: 1:2.41\n\nPackage: bubblewrap\nStatus: install ok installed\n"
+        "Description: x\n y\nVersion: 0.12.0-1~deb13u1\n\nPackage: c\nVersion: 3\n"
+    )
+    write(tmp_path, "var/lib/dpkg/status", status)
+    assert facts.bwrap_release(tmp_path)["bwrap_package"] == "0.12.0-1~deb13u1"
 
 
 def test_an_absent_file_is_a_fact_and_an_unreadable_one_is_none(tmp_path: Path) -> None:
@@ -329,8 +422,11 @@ def test_labels_are_read(tmp_path: Path) -> None:
 
 
 def test_facts_of_this_machine_can_be_printed() -> None:
-    found = {**facts.read(), **facts.versions(), **facts.calls()}
+    found = facts.everything()
     assert found["uid"] == os.getuid()
+    assert (found["proc_fresh"], found["userns"], found["gvisor"]) == (True, "present", False)
+    assert found["call_netlink"] == "done"
+    assert {"root_mount", "proc_mount", "mounts", "tmp", "dev_missing", "bwrap_mode", "call_unshare"} <= found.keys()
     assert {found["call_clone"], found["call_mount"], found["call_umount"]} <= {"EPERM", "EINVAL", "EFAULT", "ENOSYS"}
     json.dumps(found)
 
@@ -356,5 +452,6 @@ def test_the_report_keeps_its_contract() -> None:
             "page": "docs/faults.md#proc-masked",
             "facts": {"uid": 10001},
         },
+        "warnings": [],
     }
     assert selftest.Report(True, 0.2, (), None).to_json()["fault"] is None

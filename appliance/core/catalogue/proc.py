@@ -41,6 +41,6 @@ ENTRIES: tuple[Entry, ...] = (
             r"[Cc]an't open /proc(/\S*)?: No such file or directory",
         ),
         never=(Condition("gvisor", "True"),),
-        confirm=(Condition("proc_mount", "absent"),),
+        confirm=(Condition("proc_mount", "absent|partial"),),
     ),
 )
