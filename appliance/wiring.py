@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from appliance import codex, keys, rehearsal, sample
+from appliance import battery, codex, keys, rehearsal, sample
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
 from appliance.core.upstream import LOGIN_REMEDY
@@ -26,10 +26,11 @@ from appliance.git import Mirrors, Slots
 from appliance.health import write
 from appliance.keeping import Keeper
 from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
+from appliance.owner import identity
 from appliance.progress import Progress
 from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
-from appliance.selftest import nested_probe, selftest
+from appliance.selftest import Report, deep, nested_probe, selftest
 from appliance.settings import OPENAI_API, REHEARSAL_MODEL, Settings
 from appliance.store import Store, open_store, words
 from appliance.workdir import OwnerLocks, WorkDirs
@@ -82,10 +83,32 @@ class Appliance:
             return nested_probe(scratch)
 
     def selftest(self) -> Fault | None:
+        """The self-test before reviews: the ladder each time, and the battery until it has held since the start.
+
+        So a breach stops all reviews, is tried again each cycle, and is over when the attacks are held again.
+        """
         if self.blocked:
             return self.blocked
         with self.work.new("selftest-") as scratch:
-            return selftest(scratch).fault
+            if self._jail_held():
+                report = selftest(scratch)
+                if report.fault and report.fault.cause == "breach":
+                    self.forget_battery()
+            else:
+                report = deep(scratch, surroundings(self.settings))
+                self.note_battery(report)
+        return report.fault
+
+    def note_battery(self, deep_report: Report) -> None:
+        """Remember whether the attacks were held, and in which start of which container that was."""
+        self.store.set_note("battery", _this_start() if deep_report.ok else None)
+
+    def forget_battery(self) -> None:
+        self.store.set_note("battery", None)
+
+    def _jail_held(self) -> bool:
+        here = _this_start()
+        return here is not None and self.store.note("battery") == here
 
     def model(self, *, rehearse: bool) -> codex.Model:
         """The model that reviews; the rehearsal model only when asked for by name or when nothing is configured."""
@@ -220,6 +243,20 @@ class Appliance:
             on_health=self.show_health,
             progress=progress or Progress(),
         )
+
+
+def surroundings(settings: Settings) -> battery.Surroundings:
+    """What no attack may reach, the real secrets among it."""
+    given = {"GITHUB_TOKEN": settings.github_token, "OPENAI_API_KEY": settings.openai_api_key}
+    found = {name: value.get_secret_value() for name, value in given.items() if value}
+    found |= battery.secrets_of_login(settings.state_dir / "login" / "auth.json")
+    return battery.Surroundings(settings.state_dir, settings.run_dir, found)
+
+
+def _this_start() -> list[str] | None:
+    """This boot and this start of the container; None if either cannot be told, and unknown is never the same."""
+    found = identity()
+    return [found.boot_id, found.pid_ns] if found.boot_id and found.pid_ns else None
 
 
 NEXT_STEPS = (

@@ -121,12 +121,18 @@ OWN: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "jail-layout": ("Can't chdir to /checkout: No such file or directory", HOST),
     "relay-failed": ("relay: socat does not listen", HOST),
-    "sandbox-open": ("the sandbox let a command read CODEX_HOME", HOST),
+    "breach": ("the sandbox let a command read CODEX_HOME", HOST),
     "state-unwritable": ("cannot prepare the self-test in /x: [Errno 30] Read-only file system: '/x'", HOST),
     "probe-timeout": ("it did not end within 15 s", HOST),
     "unknown": ("something that nobody has seen yet: Operation not permitted", HOST),
 }
-WITHOUT_TEXT = {"root-user", "codex-missing", "socat-missing", "git-missing"}  # certain before any program runs
+WITHOUT_TEXT = {
+    "root-user",
+    "codex-missing",
+    "socat-missing",
+    "git-missing",
+    "battery-failed",
+}  # certain before any program runs
 
 
 @pytest.mark.parametrize("cause", OWN)

@@ -106,7 +106,7 @@ def test_reported_texts_without_facts(cause: str, text: str) -> None:
         ("probe-timeout", "it did not end within 30 s", PLAIN),
         ("proc-masked", "Codex's sandbox kept the /proc around it (7 processes visible)", PLAIN),
         ("proc-masked", "Codex's sandbox has no /proc: it could not mount a fresh one", PLAIN),
-        ("sandbox-open", "the sandbox let a command read CODEX_HOME", PLAIN),
+        ("breach", "the sandbox let a command read CODEX_HOME", PLAIN),
         ("relay-failed", "relay: socat does not listen", PLAIN),
     ],
 )  # fmt: skip

@@ -21,12 +21,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("publishing", "memory"),
     ("delivery",),
     ("reviewing", "keeping"),
-    ("selftest", "ladder", "codex", "sample", "failures"),
+    ("selftest", "battery", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "keys", "login", "protocols", "tables", "migrations", "settings", "health",
      "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
     ("jail", "log"),
     ("process",),
     ("core",),
+    ("attacks",),
 )  # fmt: skip
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What the core may use: it has no clock, no environment, no files and no network of its own.
@@ -118,6 +119,8 @@ def test_only_the_settings_read_the_environment() -> None:
         "appliance.git.hardened",
         "appliance.login",
         "appliance.serving",
+        "appliance.battery",  # plants a canary there
+        "appliance.attacks.files",  # looks for it
     }
 
 

@@ -25,9 +25,8 @@ services:
 """
 
 
-@pytest.fixture(scope="module")
-def inside(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerCompose]:
-    """An idle container of the image."""
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerCompose]:
+    """An idle container of the image, with compose.yaml's own options but for a network."""
     override = tmp_path_factory.mktemp("inside") / "override.yaml"
     name = f"appliance-test-{uuid.uuid4().hex[:8]}"
     override.write_text(OVERRIDE.format(name=name, image=IMAGE, trials=Path(__file__).parent))
@@ -35,6 +34,11 @@ def inside(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
         str(PROJECT), compose_file_name=["compose.yaml", str(override)], env_file="/dev/null", wait=False
     ) as compose:
         yield compose
+
+
+@pytest.fixture(scope="module")
+def inside(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerCompose]:
+    yield from idle(tmp_path_factory)
 
 
 def test_what_jail_and_sandbox_let_through(inside: DockerCompose) -> None:

@@ -1,7 +1,8 @@
 """The jail's own layout, Codex's demands on it, and what the appliance itself says of a probe."""
 
-from appliance.core.catalogue.entry import REBUILD, REPORT, Condition, Entry
+from appliance.core.catalogue.entry import REBUILD, RECREATE, REPORT, Condition, Entry
 
+REPORT_DEEP = "report it with the output of `docker exec review-appliance appliance selftest --deep --json`"
 _OURS = f"this is a fault of the appliance: {REPORT}."
 
 ENTRIES: tuple[Entry, ...] = (
@@ -66,10 +67,16 @@ ENTRIES: tuple[Entry, ...] = (
         texts=(r"relay: ",),
     ),
     Entry(
-        "sandbox-open",
-        "The sandbox starts but lets a command do what it must not, so no review is started in it.",
-        f"this is a fault of the appliance or of its Codex: {REPORT}.",
+        "breach",
+        "A command in the jail or in Codex's sandbox reached what it must not, so no review is started in it.",
+        f"start the container as compose.yaml does, with its own image: {RECREATE}; "
+        f"if it comes again it is a fault of the appliance or of its Codex: {REPORT_DEEP}.",
         texts=(r"the (sandbox|jail) let a command",),
+    ),
+    Entry(
+        "battery-failed",
+        "The attacks that test the jail could not be made, so nothing proves that it holds.",
+        f"try again, `docker exec review-appliance appliance selftest --deep`; if it fails again, {REPORT_DEEP}.",
     ),
     Entry(
         "state-unwritable",
