@@ -1,7 +1,8 @@
 """From a pull request to the end of one attempt: fetch, check out, let Codex read, and say how it ended."""
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +18,12 @@ from appliance.core.prompt import File
 from appliance.core.pulls import Pull
 from appliance.failures import fault_of
 from appliance.forge import Source
-from appliance.git import GitError, Mirrors, Slots
+from appliance.git import GitError, LeftOut, Mirrors, Slots
 
 log = structlog.get_logger()
+
+MAX_NAMED = 20  # files left out that a review names
+MAX_NAME = 200  # characters of each
 
 
 Keep = Callable[[Review, Path], None]
@@ -61,6 +65,7 @@ class Reviewer:
         try:
             return self._review(pull, source, stop, progress, base_sha, keep)
         except GitError as error:
+            log.info("review.git", target=pull.target, cause=error.cause, said=error.sentence[:500])
             return _git_ending(error)
         except OSError as error:
             return workstation_ending(error)
@@ -81,16 +86,23 @@ class Reviewer:
         base = base_sha or mirror.base_sha(source.base_ref)
         # Without a common ancestor everything the head has is the change: the base itself is what it is compared with.
         merge_base = mirror.merge_base(base, pull.head_sha) or base
+        changes = mirror.changed_files(merge_base, pull.head_sha)
+        left_out = mirror.left_out(changes)
         files = [
-            File(changed.path, changed.status, changed.added, changed.deleted, changed.old_path)
-            for changed in mirror.changed_files(merge_base, pull.head_sha)
+            File(changed.path, changed.status, changed.added, changed.deleted, changed.old_path) for changed in changes
         ]
         seen = replace(pull, base_sha=base)
         if not files:
             return Ending(Outcome.REVIEWED, "nothing to review", review=_nothing(seen, merge_base, self.model))
         with (
             self.slots.checkout(
-                mirror, pull.repository, head_sha=pull.head_sha, base_sha=base, merge_base=merge_base, stop=stop
+                mirror,
+                pull.repository,
+                head_sha=pull.head_sha,
+                base_sha=base,
+                merge_base=merge_base,
+                leave_out=[each.raw for each in left_out],
+                stop=stop,
             ) as slot,
             self.work.new("review-") as work,
         ):
@@ -105,9 +117,22 @@ class Reviewer:
                 probe=self.probe,
                 progress=progress,
             )
+            ending = _with_limits(ending, left_out)
             if ending.review is not None:
                 keep(ending.review, work)
             return ending
+
+
+def _with_limits(ending: Ending, left_out: Sequence[LeftOut]) -> Ending:
+    """A review names what was not in the checkout, and its gate is no success: nobody can have read that."""
+    if ending.review is None or not left_out:
+        return ending
+    named = [f"{json.dumps(each.path)[:MAX_NAME]} ({each.why})" for each in left_out[:MAX_NAMED]]
+    more = [f"{len(left_out) - MAX_NAMED} more"] if len(left_out) > MAX_NAMED else []
+    said = f"Not checked out, so not read as files: {', '.join([*named, *more])}."
+    result = replace(ending.review.result, limits=f"{said}\n\n{ending.review.result.limits}")
+    evidence = replace(ending.review.evidence, files_left_out=len(left_out))
+    return replace(ending, review=replace(ending.review, result=result, evidence=evidence))
 
 
 def _nothing(pull: Pull, merge_base: str, model: codex.Model) -> Review:
@@ -131,7 +156,9 @@ def _git_ending(error: GitError) -> Ending:
     if error.cause == "superseded":
         return Ending(Outcome.SUPERSEDED, "the pull request moved on")
     if error.cause == "too-large":
-        return Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)
+        return Ending(Outcome.CONTEXT, f"{Outcome.CONTEXT.value}: {error.brief}")
+    if error.cause == "malformed":
+        return Ending(Outcome.TURN_FAILED, error.brief)
     ours = error.cause in ("disk-full", "mirror-corrupt", "git")
     outcome = Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE
     return Ending(outcome, str(error)[:300], fault=fault_of(error))

@@ -53,11 +53,15 @@ class Usage:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Proof that the agent looked: its commands that succeeded, those that did not, and what lay before it."""
+    """Proof that the agent looked: its commands that succeeded, those that did not, and what lay before it.
+
+    `files_left_out` of the `files_changed` were not in the checkout.
+    """
 
     commands: tuple[str, ...] = ()
     failed_commands: tuple[str, ...] = ()
     files_changed: int = 0
+    files_left_out: int = 0
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ def gate_of(review: Review, block_priority: int) -> Gate:
         return Gate("failure", f"{len(blockers)} blocking {noun} ({priorities})")
     if not review.evidence.commands:
         return Gate("error", "the reviewer ran no command, so nobody looked")
+    if review.evidence.files_left_out:
+        return Gate("error", f"{review.evidence.files_left_out} changed files could not be shown to the reviewer")
     if review.result.verdict == "inconclusive":
         return Gate("error", "the review is inconclusive")
     if review.result.verdict == "incorrect" and not findings:

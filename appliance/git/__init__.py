@@ -1,5 +1,6 @@
 """Git: a hardened door for it, one mirror per repository, kept checkouts."""
 
+from appliance.git.bounds import LeftOut
 from appliance.git.changes import ChangedFile
 from appliance.git.errors import GitError, Superseded
 from appliance.git.hardened import git
@@ -10,6 +11,7 @@ from appliance.git.slots import Slot, Slots
 __all__ = [
     "ChangedFile",
     "GitError",
+    "LeftOut",
     "Mirror",
     "Mirrors",
     "Slot",

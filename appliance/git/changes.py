@@ -13,7 +13,7 @@ class ChangedFile:
     `status` is git's letter: A, M, D, R, C or T (another type: a symlink became a file). `added` and `deleted` count
     lines, None for a binary file. `mode` is git's six octal digits in the head (`120000` a symlink, `160000` a
     submodule; of the base for a deleted file), `blob` the object there. Bytes of a path that are not UTF-8 stand as
-    `\\xff`: readable, and the only case in which `path` cannot be given back to git.
+    `\\xff` in `path`, which is for people; `raw` is the path as git knows it.
     """
 
     path: str
@@ -23,6 +23,7 @@ class ChangedFile:
     deleted: int | None
     mode: str = ""
     blob: str = ""
+    raw: bytes = b""
 
 
 def text_of(path: bytes) -> str:
@@ -51,6 +52,7 @@ def parse(raw: bytes) -> tuple[ChangedFile, ...]:
             deleted=counts.get(path, (None, None))[1],
             mode=mode,
             blob=blob,
+            raw=path,
         )
         for status, mode, blob, old, path in records
     )

@@ -11,15 +11,17 @@ class GitError(Exception):
 
     `permanent`: asking again cannot help until a person acts. `cause` is one of `forge-login`, `forge-permission`,
     `forge-not-found`, `forge-rate-limited`, `forge-unreachable`, `forge-refused` (its repository is damaged),
-    `superseded`, `too-large`, `disk-full`, `mirror-corrupt`, `bad-name`, `git`.
+    `superseded`, `too-large`, `malformed` (git refuses what the commit holds), `disk-full`, `mirror-corrupt`,
+    `bad-name`, `git`. `brief` is the sentence without git's own words, which may quote the repository.
     """
 
-    def __init__(self, cause: str, sentence: str, *, remedy: str, permanent: bool = True) -> None:
+    def __init__(self, cause: str, sentence: str, *, remedy: str, permanent: bool = True, brief: str = "") -> None:
         super().__init__(f"{sentence}. Next: {remedy}.")
         self.cause = cause
         self.sentence = sentence
         self.remedy = remedy
         self.permanent = permanent
+        self.brief = brief or sentence
 
 
 class Superseded(GitError):
@@ -46,9 +48,29 @@ _TOKEN = "renew GITHUB_TOKEN, or give it the right to read contents"
 _WAIT = "check the network and the forge's status page; the next cycle tries again"
 _CA = "give the certificate authority of the forge in SSL_CERT_FILE"
 
+_OURS = r"(?m)^(?!remote: ).*"  # words of our git, not of the forge's
+_SPLIT = "split the pull request"
+
 # The first line that fits wins. Texts from git 2.39 to 2.47, and of libcurl.
 _TABLE = (
     _Words("disk-full", r"No space left on device|Disk quota exceeded", "the disk is full", _FREE, True),
+    # Our own limits of memory and of the size of a file, git/hardened.py and git/bounds.py.
+    _Words(
+        "too-large",
+        _OURS + r"(?:[Oo]ut of memory|data too large to fit|size_t overflow|File too large)",
+        "it takes more memory or disk than allowed",
+        _SPLIT,
+        True,
+    ),
+    _Words(
+        "malformed",
+        _OURS + r"(?:invalid path '|File name too long|unable to create symlink|cache entry has null sha1"
+        r"|exceeded maximum allowed tree depth|too-short tree|malformed mode in tree|empty filename in tree"
+        r"|unable to create file .*: (?:Is a directory|Not a directory|File exists))",
+        "git refuses what the commit holds",
+        "take the path that git names out of the branch",
+        True,
+    ),
     _Words(
         "superseded",
         r"couldn't find remote ref|not our ref|no such remote ref|unadvertised object",
@@ -84,6 +106,13 @@ _TABLE = (
         r"repository corruption on the remote side|git-pack-objects died",
         "the repository itself seems damaged",
         "run `git fsck` in it, or ask the forge's support",
+        False,
+    ),
+    _Words(
+        "forge-refused",
+        r"protocol error|bad pack header|invalid index-pack output|bad line length",
+        "what the forge sent is no answer of git's",
+        _WAIT,
         False,
     ),
     _Words(
@@ -130,7 +159,7 @@ def error_of(completed: Completed, what: str) -> GitError:
             if words.cause == "superseded":
                 return Superseded(f"{words.sentence} (git {what}: {tail})")
             sentence = f"{words.sentence} (git {what}: {tail})"
-            return GitError(words.cause, sentence, remedy=words.remedy, permanent=words.permanent)
+            return GitError(words.cause, sentence, remedy=words.remedy, permanent=words.permanent, brief=words.sentence)
     return GitError(
         "git",
         f"git {what} exited with {completed.code}: {tail}",

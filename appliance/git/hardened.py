@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from appliance.git.errors import GitError, error_of
-from appliance.process import Completed, run
+from appliance.process import Completed, Limits, run
+
+# A delta of a few bytes can ask for any amount of memory. Less than the container may have (compose.yaml), so that git
+# fails and says so, and the kernel does not choose a process to kill; a repository of 10 million objects needs half.
+MAX_MEMORY = 2 * 1024**3
+# Bigger files are taken from disk to disk and never compared line by line. A few of them at once still fit into memory.
+BIG_FILE = "50m"
 
 # Git's highest-ranking configuration: it wins over whatever a repository's own config says. What runs a program or
 # leaves the repository is off.
@@ -27,6 +33,7 @@ _CONFIG = (
     ("core.symlinks", "true"),  # a link is a link; git itself never writes through one
     ("core.autocrlf", "false"),
     ("core.logAllRefUpdates", "false"),
+    ("core.bigFileThreshold", BIG_FILE),
     ("core.protectNTFS", "false"),  # names such as `a:b` or `git~1` are only names on Linux
     ("credential.helper", ""),  # the empty value also clears helpers from other files
     ("protocol.allow", "never"),
@@ -127,12 +134,13 @@ def git(
     protocols: Sequence[str] = (),
     input: bytes | None = None,
     env: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
 ) -> Completed:
     """Run `git ARGS` hardened and return what it did; `timeout` in seconds.
 
     `authorization` is (address, value of the Authorization header): it travels in the environment, never in argv, and
-    is cut out of the output. `env` adds to the environment (author and date of a commit). Raises GitError if `check`
-    is true and git failed, or if git is missing; Stopped if `stop` was set.
+    is cut out of the output. `env` adds to the environment (author and date of a commit). `limits`: MAX_MEMORY if
+    none are given. Raises GitError if `check` is true and git failed, or if git is missing; Stopped if `stop` was set.
     """
     argv = ["git"]
     if git_dir is not None:
@@ -142,7 +150,9 @@ def git(
     argv += [args[0], *_NO_PROGRAMS.get(args[0], ()), *args[1:]]
     environ = environment(protocols=protocols, authorization=authorization) | dict(env or {})
     try:
-        completed = run(argv, timeout=timeout, env=environ, cwd=cwd, input=input, stop=stop)
+        completed = run(
+            argv, timeout=timeout, env=environ, cwd=cwd, input=input, stop=stop, limits=limits or Limits(MAX_MEMORY)
+        )
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise GitError("git", f"{cwd} is missing", remedy="nothing, it is made anew", permanent=False) from error

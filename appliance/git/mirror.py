@@ -7,16 +7,19 @@ import os
 import shutil
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance import process
 from appliance.flock import held
 from appliance.forge import Source
+from appliance.git import bounds
 from appliance.git.changes import ARGS, ChangedFile, parse
 from appliance.git.errors import GitError, Superseded, error_of
-from appliance.git.hardened import UPLOAD_PACK, git
+from appliance.git.hardened import MAX_MEMORY, UPLOAD_PACK, git
 from appliance.git.names import check_ref, check_sha, check_url, directory_name, is_sha
-from appliance.process import MAX_OUTPUT, Completed
+from appliance.process import MAX_OUTPUT, Completed, Limits
 
 FETCH_SECONDS = 900.0
 LOCAL_SECONDS = 120.0
@@ -58,13 +61,27 @@ class Mirror:
     def changed_files(self, base: str, head: str) -> tuple[ChangedFile, ...]:
         """The files that differ from `base` to `head`, in git's order; renames as renames. Raises GitError.
 
-        Submodules are named, never entered. For the changes of a pull request `base` is the merge base.
+        Submodules are named, never entered. For the changes of a pull request `base` is the merge base. What is too
+        much to be listed or compared in LOCAL_SECONDS is `too-large`.
         """
+        try:
+            bounds.check_tree(self.path, head)
+        except GitError as error:
+            raise self._suspect(error) from error.__cause__
         args = [*ARGS, "--ignore-submodules=none", "--submodule=short", check_sha(base), check_sha(head), "--"]
-        completed = self._git(args)
-        if len(completed.stdout) >= MAX_OUTPUT:
-            raise GitError("too-large", "the pull request changes too many files to list", remedy="split it")
+        completed = self._git(args, check=False)
+        if completed.timed_out or len(completed.stdout) >= MAX_OUTPUT:
+            raise bounds.too_large("the pull request changes more than can be compared")
+        if not completed.ok:
+            raise self._suspect(error_of(completed, "diff"))
         return parse(completed.stdout)
+
+    def left_out(self, files: Sequence[ChangedFile]) -> tuple[bounds.LeftOut, ...]:
+        """Which of `files` a checkout leaves out (`bounds.left_out`). Raises GitError."""
+        try:
+            return bounds.left_out(self.path, files)
+        except GitError as error:
+            raise self._suspect(error) from error.__cause__
 
     def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""
@@ -139,7 +156,10 @@ def discard(directory: Path) -> None:
     aside = directory.with_name(f".trash-{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
         directory.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+    except RecursionError:  # up to Python 3.12 it goes down by recursion, and a thousand directories are too deep
+        process.run(["rm", "-rf", "--", str(aside)], timeout=FETCH_SECONDS)
 
 
 def _fetch_or_remake(
@@ -165,6 +185,8 @@ def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, st
     _ensure(mirror, sha256=len(head_sha) == 64)
     head, base = _private("head", source.head_ref), _private("base", source.base_ref)
     wanted_base = f"+{source.base_ref}:{base}"
+    if not (mirror / base).is_file():  # the repository's own, however large it is
+        _run_fetch(mirror, source, [wanted_base], stop, Limits())
     try:
         _run_fetch(mirror, source, [f"+{source.head_ref}:{head}", wanted_base], stop)
     except Superseded as error:
@@ -207,7 +229,9 @@ def _private(kind: str, ref: str) -> str:
     return f"refs/appliance/{kind}/{hashlib.sha256(ref.encode()).hexdigest()[:20]}"
 
 
-def _run_fetch(mirror: Path, source: Source, refspecs: list[str], stop: threading.Event | None) -> None:
+def _run_fetch(
+    mirror: Path, source: Source, refspecs: list[str], stop: threading.Event | None, limits: Limits | None = None
+) -> None:
     protocol = check_url(source.url)
     args = [
         "fetch",
@@ -222,11 +246,20 @@ def _run_fetch(mirror: Path, source: Source, refspecs: list[str], stop: threadin
     args += ["--end-of-options", source.url, *refspecs]
     authorization = None if source.authorization is None else (source.url, source.authorization)
     done = git(
-        args, git_dir=mirror, authorization=authorization, protocols=(protocol,), timeout=FETCH_SECONDS, stop=stop
+        args,
+        git_dir=mirror,
+        authorization=authorization,
+        protocols=(protocol,),
+        timeout=FETCH_SECONDS,
+        stop=stop,
+        check=False,
+        limits=limits or Limits(MAX_MEMORY, file=bounds.MAX_FETCH_BYTES),
     )
     # A pack that cannot be read is no failure for git: it fetches again what it misses, and complains ever after.
     complaint = error_of(done, "fetch")
-    if complaint.cause == "mirror-corrupt" and str(mirror) in done.err:
+    if complaint.cause == "too-large" and not done.ok:
+        _sweep(mirror)  # up to MAX_FETCH_BYTES that nobody will ever read
+    if not done.ok or (complaint.cause == "mirror-corrupt" and str(mirror) in done.err):
         raise complaint
 
 

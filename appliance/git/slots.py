@@ -4,7 +4,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from appliance.git.mirror import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, Mirro
 from appliance.git.names import check_sha, directory_name
 
 MAX_SLOTS = 64
+LEFT_OUT = "appliance-left-out"  # a file in a slot that lacks files of its commit: it is not moved, but made anew
 
 _CONFIG = """\
 [core]
@@ -69,12 +70,14 @@ class Slots:
         head_sha: str,
         base_sha: str,
         merge_base: str | None,
+        leave_out: Sequence[bytes] = (),
         stop: threading.Event | None = None,
     ) -> Iterator[Slot]:
-        """A checkout of `head_sha` that nobody else uses meanwhile, exactly as in the commit.
+        """A checkout of `head_sha` that nobody else uses meanwhile, exactly as in the commit but for `leave_out`.
 
-        A free one is moved; if all are in use, one more is made. A damaged one (a move that was cut off) is removed
-        and made anew. Raises GitError, Stopped if `stop` was set.
+        These are paths as git knows them; to git in the slot their absence is no change. A free slot is moved; if all
+        are in use, one more is made. A damaged one (a move that was cut off) is removed and made anew. Raises
+        GitError, Stopped if `stop` was set.
         """
         refs = {"head": check_sha(head_sha), "base": check_sha(base_sha)}
         if merge_base is not None:
@@ -82,7 +85,7 @@ class Slots:
         home = self._root / directory_name(repository)
         number, lock = _take(home)
         try:
-            yield _ready(home / str(number), mirror, refs, stop)
+            yield _ready(home / str(number), mirror, refs, leave_out, stop)
         finally:
             os.close(lock)
 
@@ -97,10 +100,12 @@ def _take(home: Path) -> tuple[int, int]:
     )
 
 
-def _ready(home: Path, mirror: Mirror, refs: dict[str, str], stop: threading.Event | None) -> Slot:
+def _ready(
+    home: Path, mirror: Mirror, refs: dict[str, str], leave_out: Sequence[bytes], stop: threading.Event | None
+) -> Slot:
     slot = Slot(home / "tree", home / "git", mirror.objects)
     try:
-        if slot.git_dir.is_dir() and slot.tree.is_dir() and not slot.tree.is_symlink():
+        if not leave_out and _is_whole(slot):
             try:
                 _move(slot, mirror, refs, stop)
                 return slot
@@ -109,7 +114,7 @@ def _ready(home: Path, mirror: Mirror, refs: dict[str, str], stop: threading.Eve
                     raise
         discard(home)
         _make(slot, refs["head"])
-        _move(slot, mirror, refs, stop)
+        _move(slot, mirror, refs, stop, leave_out)
     except GitError as error:
         if error.cause == "mirror-corrupt":
             mirror.mark_suspect()
@@ -118,6 +123,12 @@ def _ready(home: Path, mirror: Mirror, refs: dict[str, str], stop: threading.Eve
         cause = "disk-full" if _disk_is_full(error) else "git"
         raise GitError(cause, str(error), remedy="check the volume of the state") from error
     return slot
+
+
+def _is_whole(slot: Slot) -> bool:
+    """Whether it can be moved. Git hands the mark of a file that is left out on to the next file of this name."""
+    there = slot.git_dir.is_dir() and slot.tree.is_dir() and not slot.tree.is_symlink()
+    return there and not (slot.git_dir / LEFT_OUT).exists()
 
 
 def _disk_is_full(error: GitError | OSError) -> bool:
@@ -134,7 +145,13 @@ def _make(slot: Slot, head: str) -> None:
     (slot.git_dir / "HEAD").write_text(f"{head}\n")
 
 
-def _move(slot: Slot, mirror: Mirror, refs: dict[str, str], stop: threading.Event | None) -> None:
+def _move(
+    slot: Slot,
+    mirror: Mirror,
+    refs: dict[str, str],
+    stop: threading.Event | None,
+    leave_out: Sequence[bytes] = (),
+) -> None:
     (slot.git_dir / "objects" / "info" / "alternates").write_text(f"{mirror.objects}\n")
     for stale in slot.git_dir.rglob("*.lock"):  # of a git that was killed: the slot is ours, so nobody holds it
         stale.unlink()
@@ -150,6 +167,23 @@ def _move(slot: Slot, mirror: Mirror, refs: dict[str, str], stop: threading.Even
         (slot.git_dir / "refs" / "heads" / "merge-base").unlink(missing_ok=True)
     stdin = "\n".join([*commands, ""]).encode()
     git(["update-ref", "--stdin"], git_dir=slot.git_dir, input=stdin, timeout=LOCAL_SECONDS)
+    if leave_out:
+        _leave_out(slot, refs["head"], leave_out)
     for args in (["reset", "--hard", "--quiet", refs["head"]], ["clean", "-ffdxq"]):
         git(args, git_dir=slot.git_dir, work_tree=slot.tree, cwd=slot.tree, timeout=FETCH_SECONDS, stop=stop)
     (slot.git_dir / "ORIG_HEAD").unlink(missing_ok=True)  # would name the head of another pull request
+
+
+def _leave_out(slot: Slot, head: str, paths: Sequence[bytes]) -> None:
+    """In a slot with no files yet: mark `paths`, so that git neither writes them nor misses them."""
+    (slot.git_dir / LEFT_OUT).touch()
+    git(["read-tree", head], git_dir=slot.git_dir, timeout=LOCAL_SECONDS)
+    args = ["update-index", "-z", "--skip-worktree", "--stdin"]
+    git(
+        args,
+        git_dir=slot.git_dir,
+        work_tree=slot.tree,
+        cwd=slot.tree,
+        input=b"".join(path + b"\0" for path in paths),
+        timeout=LOCAL_SECONDS,
+    )
