@@ -40,11 +40,14 @@ class World:
         self.status = ""
         model = codex.Model("none", "low", Upstream("http://localhost/v1"))
         slots = Slots(path / "slots")
-        self.reviewer = Reviewer(Mirrors(path / "mirrors"), slots, self.work, model, lambda: None, 60.0)
+        self.reviewer = Reviewer(Mirrors(path / "mirrors"), slots, self, model, lambda: None, 60.0)
 
     @contextlib.contextmanager
-    def work(self, _: str) -> Iterator[Path]:
+    def new(self, prefix: str) -> Iterator[Path]:
         yield self.path
+
+    def reserve(self, work: Path) -> None:
+        """No room is needed."""
 
     def look(self, job: codex.Job, *_: object, **__: object) -> Ending:
         tree = job.checkout.tree
