@@ -44,7 +44,7 @@ def secrets(plan: Plan) -> Told:
     for path in _files("/"):
         read += 1
         if read > MAX_FILES:
-            told.reached.append(f"more than {MAX_FILES} files, the newest of them {path}")
+            told.reached.append(f"more than {MAX_FILES} files, the last of them {path}")
             break
         _note(plan, told, path, content(path))
     told.note = f"{read} files"

@@ -8,6 +8,7 @@ is under test.
 import json
 import os
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,6 +107,7 @@ class Stack:
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()
     fakes: bool = True
+    image: str = IMAGE  # the appliance's own
 
     def __post_init__(self) -> None:
         self.project = f"appliance-test-{uuid.uuid4().hex[:8]}"
@@ -156,7 +158,7 @@ class Stack:
             "services:",
             "  appliance:",
             f"    container_name: {self.project}",
-            f"    image: {IMAGE}",
+            f"    image: {self.image}",
             "    build: !reset null",
             "    env_file: !reset []",
             f"    environment: !override {json.dumps(dict(self.environment))}",
@@ -334,6 +336,26 @@ def _answers(ask: Callable[[], object]) -> bool:
         return bool(ask())
     except httpx.HTTPError:
         return False
+
+
+@contextmanager
+def changed_image(file: str, old: str, new: str) -> Iterator[str]:
+    """The name of an image that is like the tested one but for a change of one of our files."""
+    name = f"appliance-test-{uuid.uuid4().hex[:8]}"
+    text = (PROJECT / file).read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
+    path = f"/opt/appliance/lib/python3.13/site-packages/{file}"
+    compiled = f"{Path(path).parent}/__pycache__/{Path(path).stem}.cpython-313.pyc"  # never compared with its source
+    lines = [f"FROM {IMAGE}", "USER 0:0", f"RUN rm {compiled}", f"COPY changed {path}", "USER 10001:10001"]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "changed").write_text(text.replace(old, new), encoding="utf-8")
+        (Path(folder) / "changed").chmod(0o644)
+        (Path(folder) / "Dockerfile").write_text("\n".join(lines))
+        subprocess.run(["docker", "build", "-q", "-t", name, folder], check=True, capture_output=True, timeout=120)
+    try:
+        yield name
+    finally:
+        subprocess.run(["docker", "rmi", "-f", name], check=True, capture_output=True, timeout=60)
 
 
 def security_without(option: str) -> str:

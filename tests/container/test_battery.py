@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from docker.client import DockerClient
 from testcontainers.compose import DockerCompose
 
+from appliance.attacks import run
+
 from .inside_battery import KEY, LEAKS
+from .stack import IMAGE
 from .test_inside import PYTHON, idle
 
 
@@ -45,3 +50,28 @@ def test_the_deep_self_test_holds(inside: DockerCompose) -> None:
     assert len(names) > 50
     out, _, _ = inside.exec_in_container(["sh", "-c", "ls -A /run/appliance /tmp /var/lib/appliance/work"], "appliance")
     assert "battery" not in out and "selftest" not in out, "it left something behind"
+
+
+@pytest.fixture(scope="module")
+def unheld(engine: None) -> dict[str, list[str]]:
+    """Where each attack gets to as root in a privileged container."""
+    client = DockerClient.from_env(timeout=120)
+    try:
+        out = client.containers.run(
+            IMAGE,
+            [PYTHON, "/trials/inside_unheld.py"],
+            user="0:0",
+            privileged=True,
+            remove=True,
+            volumes={str(Path(__file__).parent): {"bind": "/trials", "mode": "ro"}},
+            extra_hosts={"example.com": "192.0.2.1"},
+        )
+    finally:
+        client.close()
+    told: dict[str, list[str]] = json.loads(out.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize("name", run.ATTACKS)
+def test_each_attack_gets_through_where_nothing_holds_it(unheld: dict[str, list[str]], name: str) -> None:
+    assert unheld[name] != []
