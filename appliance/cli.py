@@ -243,6 +243,9 @@ def status(as_json: bool) -> None:
         f" next {last['next'] or 'soon'}",
         markup=False,
     )
+    tokens = shown["tokens"]
+    limit = f" of {tokens['limit']:,}" if tokens["limit"] else ""
+    console.print(f"tokens used on {tokens['day']} (UTC): {tokens['used']:,}{limit}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False)
     for column in ("pull request", "head", "state", "attempts", "next try", "reason"):
         table.add_column(column, overflow="fold")
@@ -264,6 +267,7 @@ def _status(parts: "Appliance") -> dict[str, Any]:
 
     health = read(parts.settings.run_dir)
     last = parts.store.note("cycle") or {}
+    spent = parts.store.spent()
     return {
         "health": {
             "state": health.state if health else "unhealthy",
@@ -276,6 +280,7 @@ def _status(parts: "Appliance") -> dict[str, Any]:
             "next": _time(last.get("next")),
             "failed": bool(last.get("failed")),
         },
+        "tokens": {"day": spent.day, "used": spent.tokens, "limit": parts.settings.tokens_per_day},
         "pulls": [
             {
                 "target": pull.target,

@@ -22,6 +22,7 @@ from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
 from appliance.core.tools import tool_outputs
 from appliance.gate import Gate, Upstream
+from appliance.meter import Budgets, Meter
 
 log = structlog.get_logger()
 
@@ -87,23 +88,26 @@ def review(
     stop: threading.Event | None,
     probe: Callable[[], Fault | None],
     progress: Progress = lambda _: None,
+    budgets: Budgets | None = None,
 ) -> Ending:
     """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
 
-    `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds.
+    `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds, and so are `budgets`.
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
-    named as what it is. Raises process.Stopped when `stop` is set, OSError if the workstation fails us.
+    named as what it is. Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails
+    us.
     """
     started = time.monotonic()
+    meter = Meter(budgets, deadline=started + timeout)
     prompt = review_prompt(job.pull, job.merge_base, job.files)
-    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress)]
+    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter)]
     judged = judge(runs)
     left = timeout - (time.monotonic() - started)
     if isinstance(judged, Invalid) and left > MIN_REPAIR_SECONDS and not (fault := probe()):
         log.info("review.repair", target=job.pull.target, reason=judged.reason)
         progress(f"the answer is refused ({judged.reason}); asking once more")
         again = repair_prompt(prompt, runs[0].stream.last_message, judged.reason)
-        runs.append(_run(job, model, work / "repair", again, left, stop, progress))
+        runs.append(_run(job, model, work / "repair", again, left, stop, progress, meter))
         judged = judge(runs)
     if isinstance(judged, Result):
         return Ending(
@@ -118,7 +122,14 @@ def review(
 
 
 def _run(
-    job: Job, model: Model, work: Path, prompt: str, timeout: float, stop: threading.Event | None, progress: Progress
+    job: Job,
+    model: Model,
+    work: Path,
+    prompt: str,
+    timeout: float,
+    stop: threading.Event | None,
+    progress: Progress,
+    meter: Meter,
 ) -> Run:
     work.mkdir(parents=True)
     stream = Stream()
@@ -129,7 +140,7 @@ def _run(
             progress(f"$ {command}")
 
     # In memory, where /tmp is a tmpfs: Codex makes its databases anew in each home, which took 65 ms of 400 on a disk.
-    with _home(job, model) as home, Gate(work / "gate.sock", model.upstream) as gate:
+    with _home(job, model) as home, Gate(work / "gate.sock", model.upstream, meter) as gate:
         policy = jail.review_policy(
             tree=job.checkout.tree,
             git_dir=job.checkout.git_dir,
@@ -144,6 +155,8 @@ def _run(
             stop=stop,
             on_line=take,
         )
+    if gate.broken is not None:
+        raise gate.broken
     return Run(
         done.code,
         done.timed_out,

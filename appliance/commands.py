@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from appliance import codex
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
-from appliance.core.verdict import WAITING, running
+from appliance.core.verdict import WAITING, day_budget, running
 from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
 from appliance.forge.local import LocalForge
@@ -109,6 +109,9 @@ def review_once(
     keep: Keep = lambda _review, _work: None,
 ) -> Ending:
     """Self-test, then one review; nothing is published, and nothing is stored but by `keep`."""
+    used_up = None if rehearse else parts.day_fault()
+    if used_up:
+        return Ending(Outcome.DAY_BUDGET, "token budget of the day", fault=used_up)
     progress("self-test")
     fault = parts.selftest()
     if fault:
@@ -140,7 +143,8 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
             store.end_attempt(attempt, ending.outcome, ending.reason)
     if ending.review is None:
         before = store.review_of(pull)
-        delivery.set_gate(forge, pull, before.gate if before else WAITING)
+        waiting = day_budget("00:00 UTC") if ending.outcome is Outcome.DAY_BUDGET else WAITING
+        delivery.set_gate(forge, pull, before.gate if before else waiting)
         return ending
     kept.stored(ending.review)
     stored = store.review_of(pull)

@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import process
-from appliance.core import holds
+from appliance.core import budget, holds
 from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
@@ -65,7 +65,8 @@ class Cycle:
     What the reviewer gives to the keeper is stored while its work directory is still there.
 
     `credentials` is a digest of key and model: a fault of the login is forgotten when it changes. `no_login` is the
-    fault of having none at all. `on_health` is told what the health is to show, as soon as it is known.
+    fault of having none at all. `tokens_per_day` is the budget of the day, 0 for none. `on_health` is told what the
+    health is to show, as soon as it is known.
     """
 
     store: Store
@@ -81,6 +82,7 @@ class Cycle:
     reviews_at_once: int
     credentials: str
     no_login: Fault | None = None
+    tokens_per_day: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
     on_health: Callable[[Fault | None, int, str], None] = lambda _fault, _pulls, _waiting: None
     progress: Progress = field(default_factory=Progress)
@@ -122,7 +124,7 @@ class Cycle:
         forge_faults += self._publisher.show(listed, planned)
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
         held = self._memory.remember(held, ended)
-        met = [ending.fault for ending in ended if ending.fault]
+        met = [ending.fault for ending in ended if ending.fault and not RULES[ending.outcome].as_set]
         forge_faults += [found for found in met if found.cause.startswith("forge-")]
         self._memory.set_forge_cycles(earlier_streak + 1 if forge_faults else 0)
         lasting = self._memory.lasting(heads)
@@ -190,7 +192,13 @@ class Cycle:
         stopping = fault or self.no_login
         if stopping:
             return Hold(f"{stopping.cause}: {stopping.sentence}")
-        return holds.hold_of(held, self.clock())
+        return self._waiting(held)
+
+    def _waiting(self, held: Held | None) -> Hold | None:
+        """What passes by itself and holds up all reviews: of two the one that lasts longer."""
+        now = self.clock()
+        both = (holds.hold_of(held, now), budget.hold_of(self.store.spent(), self.tokens_per_day, now))
+        return max((hold for hold in both if hold), key=lambda hold: hold.until or now, default=None)
 
     def _note_states(self, actions: Sequence[Action], records: Mapping[str, Record]) -> None:
         self.store.set_states([_state(action, records[action.pull.target]) for action in actions])
@@ -198,9 +206,9 @@ class Cycle:
     def _waits(self, held: Held | None, forge_faults: Sequence[Fault]) -> str:
         """What goes wrong although the appliance is well: a usage limit, a model or forge that is away for a moment."""
         told = [f"{fault.cause}: {full_stop(fault.sentence)}" for fault in forge_faults[:1]]
-        hold = holds.hold_of(held, self.clock())
-        if held is not None and hold is not None:
-            told.append(f"{full_stop(hold.reason)} Next try {holds.clock_time(held.until, self.clock())}.")
+        hold = self._waiting(held)
+        if hold is not None and hold.until is not None:
+            told.append(f"{full_stop(hold.reason)} Next try {holds.clock_time(hold.until, self.clock())}.")
         return " ".join(told)
 
     # ---- reviewing
@@ -317,7 +325,8 @@ class Cycle:
         if ending.backs_off:
             held = self._memory.after(ending, held)
         records = self.store.records([seen.pull])
-        fault = ending.fault if RULES[ending.outcome].stops and not ending.backs_off else None
+        rule = RULES[ending.outcome]
+        fault = ending.fault if rule.stops and not ending.backs_off and not rule.as_set else None
         actions = plan([seen.pull], records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
         for action in actions:

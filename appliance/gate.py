@@ -16,13 +16,16 @@ from pathlib import Path
 import httpx
 import structlog
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from appliance.core.answers import SseWatch, refusal, retry_seconds
+from appliance.core.budget import day_fault, next_day
 from appliance.core.masking import Mask, MaskedStream
 from appliance.core.upstream import Answer
+from appliance.meter import Meter, Reason, Ticket
 
 log = structlog.get_logger()
 
@@ -33,6 +36,7 @@ FINISH_SECONDS = 1.0
 MAX_BODY = 64 * 1024 * 1024
 MAX_RETRY_AFTER = 5.0  # Codex honours any Retry-After without a cap (CODEX 1.4)
 MAX_REFUSED = 100  # lines that are kept and logged of one attempt
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL)
 PATHS = (b"/v1/responses", b"/responses")
 
 _PASSED_UP = ("accept", "content-type", "user-agent", "openai-beta", "session_id", "conversation_id")
@@ -52,15 +56,18 @@ class Gate:
     """Let one attempt reach `upstream` through the Unix socket at `path`.
 
     Use it as a context manager; `answers` grows while it is open, and `last_request` is the body of the newest
-    request, which holds the whole conversation. Raises OSError if the socket cannot be made, and
-    TimeoutError if the server does not come up.
+    request, which holds the whole conversation. `meter` says what may still be used; `broken` is what it raised, and
+    then it was not let through. Raises OSError if the socket cannot be made, and TimeoutError if the server does
+    not come up.
     """
 
-    def __init__(self, path: Path, upstream: Upstream) -> None:
+    def __init__(self, path: Path, upstream: Upstream, meter: Meter | None = None) -> None:
         self.path = path
         self.answers: list[Answer] = []
         self.refused: list[str] = []
         self.last_request = b""
+        self.broken: Exception | None = None
+        self._meter = meter or Meter()
         self._upstream = upstream
         self._mask = Mask(secret_of(value) for value in upstream.headers.values())
         self._client: httpx.AsyncClient | None = None
@@ -143,7 +150,33 @@ class Gate:
                 self._note(Answer(413, message="the request is too large for the model gate"))
                 return refused(400, "context_length_exceeded", "the request is too large for the model gate")
         self.last_request = bytes(body)
-        return await self._forward(self.last_request, request.headers)
+        try:
+            asked = self._meter.ask(len(body))
+        except (OSError, SQLAlchemyError) as error:  # unknown is not "enough"
+            self.broken = error
+            return refused(400, "budget_unknown", "the model gate cannot count tokens")
+        if not isinstance(asked, Ticket):
+            return self._out_of(asked)
+        return await self._forward(self.last_request, request.headers, asked)
+
+    def _out_of(self, reason: Reason) -> Response:
+        """With a 400 Codex ends at once; 402, 403 and 413 it repeats (measured with 0.163)."""
+        budgets, now = self._meter.budgets, time.time()
+        said = {
+            "review": f"token budget of the review ({budgets.per_review:,} tokens) is used up",
+            "day": day_fault(budgets.per_day).sentence,
+            "large": "one request alone is larger than the token budget of the day",
+            "time": "the time of the review is over",
+        }[reason]
+        resets_at = next_day(now) if reason == "day" else None
+        self._note(Answer(None, message=said, refused=reason, resets_at=resets_at))
+        return refused(400, f"{reason}_budget", said)
+
+    def _settle(self, ticket: Ticket, tokens: int) -> None:
+        try:
+            self._meter.settle(ticket, tokens)
+        except (OSError, SQLAlchemyError) as error:  # what was set aside stays counted
+            log.warning("gate.uncounted", tokens=tokens, error=str(error)[:200])
 
     def _not_let_through(self, scope: Scope) -> Response:
         if len(self.refused) < MAX_REFUSED:
@@ -170,7 +203,7 @@ class Gate:
             **told,
         )
 
-    async def _forward(self, body: bytes, headers: Mapping[str, str]) -> Response:
+    async def _forward(self, body: bytes, headers: Mapping[str, str], ticket: Ticket) -> Response:
         assert self._client is not None
         sent = {name: headers[name] for name in _PASSED_UP if name in headers} | dict(self._upstream.headers)
         url = f"{self._upstream.base_url.rstrip('/')}/responses"
@@ -180,11 +213,14 @@ class Gate:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a header that cannot be sent
             said = self._redacted(f"{type(error).__name__}: {error}")[:500]
             self._note(Answer(None, message=said))
+            if isinstance(error, _NOT_SENT):
+                self._settle(ticket, 0)
             return refused(502, "server_error", said)
         passed = {name: self._redacted(answer.headers[name]) for name in _PASSED_DOWN if name in answer.headers}
         if answer.status_code != 200:
+            self._settle(ticket, 0)
             return await self._refusal(answer, passed)
-        return StreamingResponse(self._stream(answer), 200, passed)
+        return StreamingResponse(self._stream(answer, ticket), 200, passed)
 
     async def _refusal(self, answer: httpx.Response, passed: dict[str, str]) -> Response:
         """An answer that is no stream: kept as facts, handed on with a capped Retry-After."""
@@ -208,8 +244,8 @@ class Gate:
         """Without our key, should the other side repeat it: it goes into the log, the health, and the jail."""
         return self._mask.text(text)
 
-    async def _stream(self, answer: httpx.Response) -> AsyncIterator[bytes]:
-        """Hand on each chunk as it comes, and note how the stream ended."""
+    async def _stream(self, answer: httpx.Response, ticket: Ticket) -> AsyncIterator[bytes]:
+        """Hand on each chunk as it comes, and note how the stream ended; one that outgrows the budget is cut off."""
         watch, masked = SseWatch(self._headers(answer)), MaskedStream(self._mask)
         try:
             async for chunk in answer.aiter_bytes():
@@ -217,6 +253,9 @@ class Gate:
                 watch.feed(passed)
                 if passed:
                     yield passed
+                if watch.written > ticket.room:
+                    watch.broke("cut off: it outgrew the token budget of the review")
+                    return
             rest = masked.end()
             watch.feed(rest)
             if rest:
@@ -225,6 +264,8 @@ class Gate:
             watch.broke(f"{type(error).__name__}: {error}"[:500])
         finally:
             answered = watch.answer(time.time())
+            told = answered.usage
+            self._settle(ticket, told.input_tokens + told.output_tokens if told else ticket.tokens + watch.written)
             self._note(replace(answered, message=self._redacted(answered.message)))
             await answer.aclose()
 

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from appliance.core.pulls import Pull
 from appliance.failures import fault_of
 from appliance.forge import Source
 from appliance.git import GitError, LeftOut, Mirrors, Slots
+from appliance.meter import Budgets
 
 log = structlog.get_logger()
 
@@ -46,6 +47,7 @@ class Reviewer:
     model: codex.Model
     probe: Callable[[], Fault | None]
     timeout: float
+    budgets: Budgets = field(default_factory=Budgets)
 
     def review(
         self,
@@ -116,6 +118,7 @@ class Reviewer:
                 stop=stop,
                 probe=self.probe,
                 progress=progress,
+                budgets=self.budgets,
             )
             ending = _with_limits(ending, left_out)
             if ending.review is not None:

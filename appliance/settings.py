@@ -145,6 +145,8 @@ class Settings(BaseSettings):
     )
     interval: float = Field(300, ge=1, le=86_400, validation_alias=_named("APPLIANCE_INTERVAL"))
     review_timeout: float = Field(1800, ge=1, le=86_400, validation_alias=_named("APPLIANCE_REVIEW_TIMEOUT"))
+    tokens_per_review: int = Field(10_000_000, ge=0, le=10**12, validation_alias=_named("APPLIANCE_TOKENS_PER_REVIEW"))
+    tokens_per_day: int = Field(0, ge=0, le=10**12, validation_alias=_named("APPLIANCE_TOKENS_PER_DAY"))
     max_attempts: int = Field(3, ge=1, le=100, validation_alias=_named("APPLIANCE_MAX_ATTEMPTS"))
     reviews_at_once: int = Field(2, ge=1, le=32, validation_alias=_named("APPLIANCE_REVIEWS_AT_ONCE"))
     block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = Field(

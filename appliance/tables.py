@@ -97,6 +97,14 @@ local_gates = sa.Table(
     sa.Column("description", sa.Text, nullable=False),
 )
 
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.Text, primary_key=True),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("refused_under", sa.BigInteger, nullable=False, server_default="0"),
+)
+
 meta = sa.Table(
     "meta",
     metadata,

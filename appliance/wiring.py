@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import battery, codex, keys, rehearsal, sample
+from appliance.core.budget import day_fault
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
 from appliance.core.upstream import LOGIN_REMEDY
@@ -26,6 +27,7 @@ from appliance.git import Mirrors, Slots
 from appliance.health import write
 from appliance.keeping import Keeper
 from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
+from appliance.meter import Budgets
 from appliance.owner import identity
 from appliance.progress import Progress
 from appliance.protocols import Forge
@@ -134,11 +136,23 @@ class Appliance:
             model=self.model(rehearse=rehearse),
             probe=self.scratch_probe,
             timeout=self.settings.review_timeout,
+            budgets=self.budgets(rehearse=rehearse),
         )
 
     @property
     def keeper(self) -> Keeper:
         return Keeper(self.store, self.work, self.settings.block_priority_number)
+
+    def budgets(self, *, rehearse: bool) -> Budgets:
+        """What a review may use; the rehearsal costs nothing, so it has no limit and is not counted."""
+        if rehearse:
+            return Budgets()
+        return Budgets(self.settings.tokens_per_review, self.settings.tokens_per_day, self.store)
+
+    def day_fault(self) -> Fault | None:
+        """That the token budget of the day is used up, if it is."""
+        limit = self.settings.tokens_per_day
+        return day_fault(limit) if self.store.spent().used_up(limit) else None
 
     def local(self, roots: Sequence[Path]) -> LocalForge:
         return LocalForge(roots, self.settings.state_dir / "reviews", self.store)
@@ -238,6 +252,7 @@ class Appliance:
             interval=settings.interval,
             reviews_at_once=settings.reviews_at_once,
             credentials=self.credentials(),
+            tokens_per_day=0 if settings.rehearsal else settings.tokens_per_day,
             no_login=self.no_login(),
             stop=self.stop,
             on_health=self.show_health,

@@ -25,6 +25,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
 from appliance.reviewing import Reviewer
 from appliance.sample import DEFECT_PATH
+from appliance.store import open_store
 from appliance.wiring import Appliance
 
 KEY = "sk-very-secret"
@@ -388,6 +389,28 @@ def test_a_review_without_a_login_is_none_and_never_a_rehearsal(cli: Cli, script
     assert done.exit_code == 1
     assert one_line(done).startswith("login: ")
     assert script.rehearsed == []
+
+
+def test_a_review_on_a_day_whose_tokens_are_used_up_is_none(
+    cli: Cli, script: Script, fake_github: FakeGitHub, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path / "state" / "appliance.db") if cli("status") else None
+    assert store is not None
+    store.take(1500, 0)
+    store.close()
+    done = cli("review", f"{APP}#1", APPLIANCE_TOKENS_PER_DAY="1000")
+    assert done.exit_code == 1
+    assert one_line(done).startswith("token-budget: The token budget of the day (1,000 tokens) is used up. Next: wait")
+    assert cli("review", f"{APP}#1", "--post", APPLIANCE_TOKENS_PER_DAY="1000").exit_code == 1
+    sha = fake_github.repository(APP).pulls[1].head_sha
+    said = "token budget of the day is used up, next try 00:00 UTC"
+    assert fake_github.statuses(APP, sha)[0].description == said
+    assert script.rehearsed == []
+    told = json.loads(cli("status", "--json", APPLIANCE_TOKENS_PER_DAY="1000").stdout)
+    assert (told["tokens"]["used"], told["tokens"]["limit"]) == (1500, 1000)
+    assert "(UTC): 1,500 of 1,000" in cli("status", APPLIANCE_TOKENS_PER_DAY="1000").stdout
+    assert "(UTC): 1,500\n" in cli("status").stdout
+    assert cli("review", f"{APP}#1").exit_code == 0
 
 
 def test_one_that_is_being_reviewed_is_said_so(cli: Cli, script: Script) -> None:

@@ -132,6 +132,8 @@ def gates() -> Iterator[verdict.Gate]:
     yield verdict.WAITING
     yield verdict.running(1, 3)
     yield verdict.usage_limit("18:00 UTC")
+    yield verdict.day_budget("00:00 UTC")
+    yield verdict.given_up(1, "token budget of the review (10,000,000 tokens) is used up")
     yield verdict.given_up(3, "timeout")
     yield verdict.given_up(1, "…")
     yield reviewed("correct")
@@ -224,7 +226,8 @@ def test_the_example_of_the_self_test_has_the_keys_of_the_contract() -> None:
 
 def test_the_example_of_status_has_the_keys_of_the_contract() -> None:
     told = example("status")
-    assert set(told) == {"health", "cycle", "pulls"}
+    assert set(told) == {"health", "cycle", "tokens", "pulls"}
+    assert set(told["tokens"]) == {"day", "used", "limit"}
     assert set(told["health"]) == {"state", "cause", "message", "since"}
     assert set(told["cycle"]) == {"last_ended", "next", "failed"}
     for pull in told["pulls"]:

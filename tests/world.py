@@ -94,10 +94,12 @@ class World:
     owner: str = "me"
     credentials: str = "key"
     no_login: Fault | None = None
+    tokens_per_day: int = 0
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
     health: list[Fault | None] = field(default_factory=list)
+    waits: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = self._open()
@@ -164,11 +166,16 @@ class World:
             reviews_at_once=self.at_once,
             credentials=self.credentials,
             no_login=self.no_login,
+            tokens_per_day=self.tokens_per_day,
             stop=self.stop,
-            on_health=lambda fault, *_: self.health.append(fault),
+            on_health=self._on_health,
             clock=self.clock,
             jitter=lambda: 0.0,
         )
+
+    def _on_health(self, fault: Fault | None, pulls: int, waits: str) -> None:
+        self.health.append(fault)
+        self.waits.append(waits)
 
     def run(self) -> CycleResult:
         """One cycle, and the time to the next one."""

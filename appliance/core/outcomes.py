@@ -14,10 +14,12 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
     CONTEXT = "context too large"
     TURN_FAILED = "turn failed"
+    TOKEN_BUDGET = "token budget"
     SANDBOX = "sandbox"
     WORKSTATION = "workstation"
     LOGIN = "login"
     QUOTA = "quota"
+    DAY_BUDGET = "day budget"
     MODEL_REFUSED = "model-refused"
     MODEL_UNREACHABLE = "model-unreachable"
     FORGE_UNREACHABLE = "forge-unreachable"
@@ -32,12 +34,14 @@ class Rule:
     `unhealthy_after`: this many cycles in a row that end so turn the container unhealthy; 0 is never.
     `backs_off`: all reviews wait, longer each time, since the next would end so too. After one of FAULTS_OF_A_REVIEW
     its own pull request alone waits (`plan`), so that one that breaks the reviewer holds up no other.
+    `as_set`: it is what a setting asks for, so nothing is broken, and the cycle has not failed by it.
     """
 
     counts: bool = False
     stops: bool = False
     unhealthy_after: int = 0
     backs_off: bool = False
+    as_set: bool = False
 
 
 RULES: dict[Outcome, Rule] = {
@@ -46,10 +50,12 @@ RULES: dict[Outcome, Rule] = {
     Outcome.TIMEOUT: Rule(counts=True),
     Outcome.CONTEXT: Rule(counts=True),
     Outcome.TURN_FAILED: Rule(counts=True),
+    Outcome.TOKEN_BUDGET: Rule(counts=True),
     Outcome.SANDBOX: Rule(stops=True, unhealthy_after=1),
     Outcome.WORKSTATION: Rule(stops=True, unhealthy_after=1),
     Outcome.LOGIN: Rule(stops=True, unhealthy_after=1, backs_off=True),
     Outcome.QUOTA: Rule(stops=True, backs_off=True),
+    Outcome.DAY_BUDGET: Rule(stops=True, as_set=True),
     Outcome.MODEL_REFUSED: Rule(stops=True, unhealthy_after=1, backs_off=True),
     Outcome.MODEL_UNREACHABLE: Rule(stops=True, unhealthy_after=3, backs_off=True),
     Outcome.FORGE_UNREACHABLE: Rule(unhealthy_after=3),

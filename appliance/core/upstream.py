@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance.core.budget import REMEDY
 from appliance.core.faults import Fault
 from appliance.core.findings import Usage
 from appliance.core.outcomes import Ending, Outcome
@@ -12,7 +13,7 @@ LOGIN_REMEDY = (
     "set a valid OPENAI_API_KEY in .env and run `docker compose up -d`; or log in to ChatGPT with "
     "`docker exec -it review-appliance appliance login`."
 )
-Refused = Literal["", "tokens", "time"]
+Refused = Literal["", "review", "large", "day", "time"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Answer:
     `status` is None when no answer came; `code` and `message` are the error's, from the body or from
     `response.failed` in the stream; `ended` is how the stream ended; `resets_at` and `retry_at` are in seconds of the
     epoch; `limits` are the headers that tell of rate limits; `usage` is None if none was told. `refused` says which of
-    the attempt's budgets the model gate itself refused it for, without asking the API.
+    the attempt's budgets (tokens of the review or of the day, time) the model gate refused it for, without asking.
     """
 
     status: int | None
@@ -74,6 +75,11 @@ def _login(last: Answer) -> Ending:
     return Ending(Outcome.LOGIN, "the model's API refused the key", fault=fault)
 
 
+def _day_budget(last: Answer) -> Ending:
+    fault = Fault("token-budget", last.message, REMEDY)
+    return Ending(Outcome.DAY_BUDGET, "token budget of the day", fault=fault, retry_at=last.resets_at)
+
+
 def _quota(last: Answer) -> Ending:
     fault = Fault(
         "quota", f"The usage limit of the model is reached: {last.said}", "wait, or raise the plan's limit.", last.said
@@ -106,6 +112,8 @@ def _is(codes: set[str], *statuses: int) -> Callable[[Answer], bool]:
 # In this order: a code says more than a status, which is shared.
 _RULES: tuple[tuple[Callable[[Answer], bool], Callable[[Answer], Ending]], ...] = (
     (lambda last: last.refused == "time", lambda _: Ending(Outcome.TIMEOUT, Outcome.TIMEOUT.value)),
+    (lambda last: last.refused in ("review", "large"), lambda last: Ending(Outcome.TOKEN_BUDGET, last.message)),
+    (lambda last: last.refused == "day", _day_budget),
     (_is(_QUOTA, 402), _quota),
     (_is(_INPUT_TOO_LARGE, 413), lambda _: Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)),
     (_is(_BUSY, 429, *_PASSING), _unreachable("The model's API is busy")),

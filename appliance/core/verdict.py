@@ -34,6 +34,10 @@ def usage_limit(until: str) -> Gate:
     return Gate("pending", f"usage limit, next try {until}")
 
 
+def day_budget(until: str) -> Gate:
+    return Gate("pending", f"token budget of the day is used up, next try {until}")
+
+
 def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:
     return [finding for finding in findings if finding.priority <= block_priority]
 

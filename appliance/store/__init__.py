@@ -13,6 +13,7 @@ from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, open_engine, words
 from appliance.store.pulls import Place, PullRow, Pulls, PullState
 from appliance.store.reviews import Reviews, StoredReview, load_review
+from appliance.store.spending import Spending
 
 __all__ = [
     "SCHEMA_REVISION",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 
-class Store(Answers, Reviews, Pulls, Gates, Notes):
+class Store(Answers, Reviews, Pulls, Gates, Notes, Spending):
     """All of it; open with `open_store`."""
 
 
