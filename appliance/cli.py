@@ -29,13 +29,26 @@ STALE = (
 PRIORITIES = ("P0", "P1", "P2", "P3")
 
 
+def _echo(text: str, *, err: bool = False) -> None:
+    """Print what others may have written: without secrets, and with nothing in it that acts on a terminal."""
+    from appliance.redaction import say
+
+    click.echo(say(text), err=err)
+
+
+def _echo_json(value: object) -> None:
+    from appliance.redaction import cleaned
+
+    click.echo(json.dumps(cleaned(value)))
+
+
 class Failure(click.ClickException):
     """Something went wrong that is no usage error: one line with cause and next step, exit 1."""
 
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(self.message, err=True)
+        _echo(self.message, err=True)
 
 
 class Misuse(Failure):
@@ -55,6 +68,13 @@ HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 @click.version_option(__version__, prog_name="appliance")
 def main() -> None:
     """Reviews pull requests with Codex, and never blames them for a fault that is not theirs."""
+    _guard()
+
+
+def _guard() -> None:
+    from appliance.redaction import guard
+
+    guard()
 
 
 def _settings() -> "Settings":
@@ -141,7 +161,7 @@ def selftest_command(as_json: bool, deep: bool) -> None:
     except OSError:
         report = examine(work / "selftest")  # cannot be made: the self-test says so in its own form
     if as_json:
-        click.echo(json.dumps(report.to_json()))
+        _echo_json(report.to_json())
     else:
         for step in report.steps:
             click.echo(f"{'ok  ' if step.ok else 'FAIL'} {step.name} ({step.seconds * 1000:.0f} ms)")
@@ -167,11 +187,11 @@ def doctor(as_json: bool) -> None:
     configure("text", quiet=True)
     lines = inside.examine()
     if as_json:
-        click.echo(json.dumps(to_json(lines)))
+        _echo_json(to_json(lines))
     else:
         from appliance.core.doctor import shown
 
-        click.echo("\n".join(shown(lines)))
+        _echo("\n".join(shown(lines)))
     if not well(lines):
         sys.exit(1)
 
@@ -188,12 +208,12 @@ def _attacked(scratch: Path) -> "Report":
 
 
 def _show_fault(fault: "Fault") -> None:
-    click.echo(str(fault), err=True)
+    _echo(str(fault), err=True)
     if fault.symptom:
-        click.echo(f"What was seen: {fault.symptom}", err=True)
-    click.echo(f"More of it: {fault.page}", err=True)
+        _echo(f"What was seen: {fault.symptom}", err=True)
+    _echo(f"More of it: {fault.page}", err=True)
     for name, value in sorted(fault.facts.items()):
-        click.echo(f"  {name} = {value}", err=True)
+        _echo(f"  {name} = {value}", err=True)
 
 
 @main.command()
@@ -215,9 +235,9 @@ def settings_command() -> None:
     from appliance.settings import effective, unknown
 
     for name, value in effective(_settings()).items():
-        click.echo(f"{name}={value}")
+        _echo(f"{name}={value}")
     for line in unknown():
-        click.echo(line, err=True)
+        _echo(line, err=True)
 
 
 @main.command()
@@ -227,11 +247,14 @@ def status(as_json: bool) -> None:
     with _open() as parts:
         shown = _status(parts)
     if as_json:
-        click.echo(json.dumps(shown))
+        _echo_json(shown)
         return
     from rich.console import Console
     from rich.table import Table
 
+    from appliance.redaction import cleaned, say
+
+    shown = cleaned(shown, say)
     health, last = shown["health"], shown["cycle"]
     # Into a pipe, and `docker exec` without -t is one, each row is a line, however long.
     console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 1000)
@@ -380,11 +403,12 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
 
 def review_main() -> None:
     """`review TARGET`: the same as `appliance review TARGET`."""
+    _guard()
     review.main(prog_name="review")
 
 
 def _progress() -> Callable[[str], None]:
-    return lambda what: click.echo(f"… {what}", err=True)
+    return lambda what: _echo(f"… {' '.join(what.split())}", err=True)  # a command may have lines, and forge some
 
 
 def _reviewed(ending: "Ending") -> "Review":
@@ -405,7 +429,7 @@ def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", for
 
     gate = gate_of(done, parts.settings.block_priority_number)
     if form == "json":
-        click.echo(json.dumps(as_json(done, gate)))
+        _echo_json(as_json(done, gate))
         return
     text = comment(
         done,
@@ -414,12 +438,14 @@ def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", for
         lambda path, first, last: forge.permalink(pull, path, first, last),
     )
     if form == "markdown":
-        click.echo(text)
+        _echo(text)
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    Console().print(Markdown(text))
+    from appliance.redaction import say
+
+    Console().print(Markdown(say(text)))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from appliance import redaction
 from appliance.core import marker as markers
 from appliance.core.marker import Marker
 from appliance.core.pulls import Pull
@@ -102,8 +103,8 @@ class Delivery:
 
     def body(self, stored: StoredReview, pull: Pull, forge: Forge, earlier: Marker | None) -> str:
         """The comment of a stored review, marker included."""
-        review = stored.review
-        assert review is not None
+        assert stored.review is not None
+        review = redaction.review(stored.review)  # one of an earlier version may know less of secrets
         marker = Marker(
             target=stored.target,
             head_sha=stored.head_sha,
@@ -130,6 +131,7 @@ class Delivery:
         What the database does not know, the forge is asked for: a lost database writes nothing twice. A forge that
         does not say is written to all the same: the plan wants this gate shown, whatever is there.
         """
+        gate = Gate(gate.state, redaction.redacted(gate.description))
         shown = self.store.last_gate(pull)
         if shown is None:
             try:

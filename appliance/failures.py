@@ -6,6 +6,7 @@ import traceback
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from appliance import redaction
 from appliance.core.ending import REPORT_REMEDY
 from appliance.core.faults import Fault, named
 from appliance.forge import ForgeError
@@ -22,8 +23,13 @@ DISK_REMEDY = "free disk space for Docker's volumes (`docker system df`), then t
 def fault_of(error: Exception) -> Fault:
     """The workstation's fault, the forge's, or a defect of ours: whatever it is, it is not the pull request's.
 
-    A defect is logged with its traceback. `permanent` among a forge's facts says that a person has to act.
+    A defect is logged with its traceback. `permanent` among a forge's facts says that a person has to act. No secret is
+    in what it tells.
     """
+    return redaction.fault(_fault_of(error))
+
+
+def _fault_of(error: Exception) -> Fault:
     match error:
         case ForgeError():
             return Fault(error.cause, str(error), error.remedy, str(error), {"permanent": error.permanent})

@@ -8,6 +8,7 @@ clock moves.
 from dataclasses import replace
 from pathlib import Path
 
+from appliance import redaction
 from appliance.core import health as core
 from appliance.core.health import Health
 from appliance.flock import held
@@ -24,6 +25,7 @@ def write(run_dir: Path, health: Health, *, valid_for: float) -> None:
 
     Makes the directory. Raises OSError.
     """
+    health = replace(health, message=redaction.redacted(health.message))
     run_dir.mkdir(parents=True, exist_ok=True)
     with held(run_dir / _LOCK, timeout=_LOCK_SECONDS):
         before = _load(run_dir)

@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from appliance import redaction
 from appliance.core.findings import Review
 from appliance.core.verdict import Gate, gate_of
 from appliance.store import Store, load_review
@@ -69,7 +70,7 @@ class Kept:
         Raises SQLAlchemyError: then the result waits in the directory for the next cycle.
         """
         directories, at = self.keeper.work, self.keeper.clock()
-        saved = {"attempt": self.attempt, "owner": self.owner, "at": at, "review": asdict(review)}
+        saved = {"attempt": self.attempt, "owner": self.owner, "at": at, "review": asdict(redaction.review(review))}
         try:
             directories.save(work, saved)
         except OSError as error:  # the database may have room all the same

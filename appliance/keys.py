@@ -9,6 +9,8 @@ from pathlib import Path
 
 import structlog
 
+from appliance import redaction
+
 log = structlog.get_logger()
 
 KEY_BYTES = 32
@@ -27,6 +29,7 @@ def signing_key(path: Path) -> bytes:
         key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise ValueError(f"{path} is damaged: {len(key)} bytes instead of {KEY_BYTES}; restore it from a backup")
+    redaction.keep_secret(key)
     return key
 
 

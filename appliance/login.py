@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import httpx
 import structlog
 
+from appliance import redaction
 from appliance.flock import held
 
 log = structlog.get_logger()
@@ -28,6 +29,7 @@ LOGIN_COMMAND = "docker exec -it review-appliance appliance login"
 CHATGPT_API = "https://chatgpt.com/backend-api/codex"
 TOKEN_URL = "https://auth.openai.com/oauth/token"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
+TOKENS = ("id_token", "access_token", "refresh_token")
 EARLY_SECONDS = 3600.0  # longer than a review may last by default
 TURN_SECONDS = 60.0
 
@@ -105,10 +107,11 @@ class Login:
                 return tokens
             if 400 <= answer.status_code < 500 and answer.status_code not in (408, 429):
                 raise LoginRefused(_reason(answer))
-            new = {name: fresh[name] for name in ("id_token", "access_token", "refresh_token") if fresh.get(name)}
+            new = {name: fresh[name] for name in TOKENS if fresh.get(name)}
             if "access_token" not in new:
                 log.warning("login.unrefreshed", status=answer.status_code)
                 return tokens
+            redaction.keep_secret(*map(str, new.values()))
             tokens |= new
             self._write(whole | {"tokens": tokens, "last_refresh": _iso(self.clock())})
             log.info("login.refreshed")
@@ -119,7 +122,10 @@ class Login:
             tokens = self._read().get("tokens")
         except (OSError, ValueError):
             return None
-        return tokens if isinstance(tokens, dict) and tokens.get("access_token") else None
+        if not isinstance(tokens, dict) or not tokens.get("access_token"):
+            return None
+        redaction.keep_secret(*(str(tokens[name]) for name in TOKENS if tokens.get(name)))
+        return tokens
 
     def _read(self) -> dict[str, Any]:
         found = json.loads(self._file.read_text("utf-8"))

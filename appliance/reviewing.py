@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from appliance import codex
+from appliance import codex, redaction
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Result, Review
 from appliance.core.outcomes import Ending, Outcome
@@ -63,9 +63,10 @@ class Reviewer:
 
         `keep` is given a review that was paid for, while its work directory is still there, and stores it. Raises
         process.Stopped when `stop` is set, and what `keep` raises; every other failure is an Ending.
+        No secret is in what it tells.
         """
         try:
-            return self._review(pull, source, stop, progress, base_sha, keep)
+            return redaction.ending(self._review(pull, source, stop, progress, base_sha, keep))
         except GitError as error:
             log.info("review.git", target=pull.target, cause=error.cause, said=error.sentence[:500])
             return _git_ending(error)
@@ -120,7 +121,7 @@ class Reviewer:
                 progress=progress,
                 budgets=self.budgets,
             )
-            ending = _with_limits(ending, left_out)
+            ending = redaction.ending(_with_limits(ending, left_out))
             if ending.review is not None:
                 keep(ending.review, work)
             return ending
@@ -164,10 +165,10 @@ def _git_ending(error: GitError) -> Ending:
         return Ending(Outcome.TURN_FAILED, error.brief)
     ours = error.cause in ("disk-full", "mirror-corrupt", "git")
     outcome = Outcome.WORKSTATION if ours else Outcome.FORGE_UNREACHABLE
-    return Ending(outcome, str(error)[:300], fault=fault_of(error))
+    return redaction.ending(Ending(outcome, str(error)[:300], fault=fault_of(error)))
 
 
 def workstation_ending(error: Exception) -> Ending:
     """How an attempt ended that our own side broke off: never the pull request's doing."""
     fault = fault_of(error)
-    return Ending(Outcome.WORKSTATION, fault.sentence, fault=fault)
+    return redaction.ending(Ending(Outcome.WORKSTATION, fault.sentence, fault=fault))

@@ -16,7 +16,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from sqlalchemy.exc import SQLAlchemyError
 
-from appliance import sample
+from appliance import redaction, sample
 from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.cycle import Result
@@ -155,7 +155,7 @@ class Loop:
     def _tell_next_steps(self) -> None:
         forge = self.parts.local([self.parts.sample])
         for comment in forge.comments(forge.find(f"{self.parts.sample}#{sample.BRANCH}")):
-            print(_MARKER.sub("", comment.body), file=sys.stderr, flush=True)
+            print(redaction.say(_MARKER.sub("", comment.body)), file=sys.stderr, flush=True)
         log.info("rehearsal.done", next=NEXT_STEPS)
 
     def _beat(self) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from appliance import redaction
 from appliance.core.pulls import Policy
 
 GITHUB_API = "https://api.github.com"
@@ -29,6 +30,7 @@ ASSOCIATIONS = (
     "NONE",
 )
 OF_COMPOSE = frozenset({"APPLIANCE_APPARMOR", "APPLIANCE_BUILD_CA", "APPLIANCE_TEST_IMAGE"})
+SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
@@ -229,6 +231,10 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
     values: dict[str, str] = {}
     for name in names().values():
         value = _value(name, merged, problems)
+        if name in SECRETS:
+            path = merged.get(f"{name}_FILE") or ""
+            # Not a path, so perhaps the secret itself: the message about it must not tell it.
+            redaction.keep_secret(value, merged.get(name), path if "/" not in path else None)
         if value:
             values[name] = value
     try:

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store", "forge", "git", "gate", "meter", "keys", "login", "protocols", "tables", "migrations", "settings",
      "health", "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
     ("jail", "log"),
-    ("process",),
+    ("process", "redaction"),
     ("core",),
     ("attacks",),
 )  # fmt: skip
@@ -33,7 +33,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # What the core may use: it has no clock, no environment, no files and no network of its own.
 PURE = {
     "base64", "binascii", "collections", "contextlib", "dataclasses", "datetime", "enum", "errno", "hashlib", "hmac",
-    "itertools", "json", "math", "re", "shlex", "typing", "pydantic",
+    "itertools", "json", "math", "re", "shlex", "typing", "urllib", "pydantic", "pathspec", "tomllib",
 }  # fmt: skip
 PURE_NAMES = {"os": {"strerror"}, "pathlib": {"PurePosixPath"}}  # of these modules only these
 MODULES = sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)

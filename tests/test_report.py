@@ -12,8 +12,9 @@ from markdown_it.token import Token
 
 from appliance.core import marker as markers
 from appliance.core.findings import Evidence, Finding, Result, Review, Usage
+from appliance.core.inert import code, inert
 from appliance.core.marker import Marker
-from appliance.core.report import CUT, MAX_COMMENT, as_json, code, comment, inert, marker_findings
+from appliance.core.report import CUT, MAX_COMMENT, as_json, comment, marker_findings
 from appliance.core.verdict import Gate, gate_of
 
 HEAD, BASE, MERGE = "a" * 40, "b" * 40, "c" * 40

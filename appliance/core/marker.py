@@ -59,7 +59,7 @@ def _encode(marker: Marker) -> str:
 
 def read(body: str, key: bytes) -> Marker | None:
     """The marker of a comment, or None if there is none with our signature."""
-    for payload, signature in _PATTERN.findall(body):
+    for payload, signature in reversed(_PATTERN.findall(body)):  # ours is the last line; before it others write
         if hmac.compare_digest(signature, _sign(payload, key)):
             return _decode(payload)
     return None

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from appliance.core.findings import Finding, Review
+from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Marker
 from appliance.core.verdict import Gate, blocking
 
 MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
 MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
-MAX_LINE = 300
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
 _GAP = "\n\n"
 Permalink = Callable[[str, int, int], str | None]
@@ -38,7 +38,7 @@ def _cut(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     kept = text[: room - len(CUT) - MAX_FENCE - 1]
-    fence = _open_fence(kept)
+    fence = open_fence(kept)
     return (f"{kept}\n{fence}" if fence else kept) + CUT
 
 
@@ -111,71 +111,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def code(text: str) -> str:
-    """A code span that its content cannot leave."""
-    flat = re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\x{ord(m.group()):02x}", text)[:300]
-    fence = "`" * (max((len(run) for run in re.findall(r"`+", flat)), default=0) + 1)
-    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
-    return f"{fence}{pad}{flat}{pad}{fence}"
-
-
-# What acts on a forge, each broken by an invisible character behind it: in code that shows as it was.
-_ACTIVE = re.compile(
-    r"<(?=[A-Za-z/!?])"  # HTML, and addresses in angle brackets
-    r"|&(?=#?\w+;)"  # an entity becomes a live @ or # after all
-    r"|!(?=\[)|\](?=[(\[:])"  # images and links, and the definitions of links
-    r"|@(?=\w)|#(?=\d)|\bGH-(?=\d)"  # mentions; references, which also close what they name
-    r"|:(?=//)|\bwww(?=\.)"  # addresses become links by themselves
-    r"|^[ \t]*/(?=[a-z])",  # commands to bots
-    re.IGNORECASE | re.MULTILINE,
-)
-# Control characters, and those that turn the direction of a text, so that it reads otherwise than it is.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def inert(text: str, *, one_line: bool = False) -> str:
-    """The model's text with nothing in it that acts on the forge, swallows what follows, or deceives the eye.
-
-    `one_line`: as part of a line, at most MAX_LINE characters.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if one_line:
-        text = " ".join(text.split())[:MAX_LINE]
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-    text = _ACTIVE.sub(lambda found: f"{found.group()}\N{ZERO WIDTH SPACE}", text).strip()
-    return text if one_line else _contained(text)
-
-
 def _text(text: str) -> str:
     return _cut(inert(text), MAX_TEXT)
-
-
-MAX_FENCE = 20
-_FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
-_ANY_FENCE = re.compile(r"^[ \t>*+.)\d-]*(?:`{3,}|~{3,})", re.MULTILINE)
-
-
-def _contained(text: str) -> str:
-    """A fence that is not closed swallows all that follows. Where that is not plain to see, the text is quoted: no
-    block outlives the quotation that holds it (CommonMark 5.1)."""
-    starts = [found.group() for found in _ANY_FENCE.finditer(text)]
-    plain = all(len(set(start)) == 1 and len(start) <= MAX_FENCE for start in starts) and not _open_fence(text)
-    return text if plain else "\n".join(f"> {line}" for line in text.split("\n"))
-
-
-def _open_fence(text: str) -> str:
-    """The fence at the beginning of a line that is open at the end of `text`, or nothing (CommonMark 4.5)."""
-    fence = ""
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if found is None:
-            continue
-        marks, info = found.groups()
-        if not fence:
-            fence = marks if marks[0] == "~" or "`" not in info else ""
-        elif marks.startswith(fence) and not info.strip():
-            fence = ""
-    return fence
 
 
 def _words(title: str) -> str:

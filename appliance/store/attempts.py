@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from appliance import redaction
 from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.store.base import Base
@@ -41,7 +42,7 @@ class Attempts(Base):
         db.execute(
             attempts.update()
             .where(attempts.c.id == attempt, attempts.c.ended_at.is_(None))
-            .values(outcome=outcome.value, reason=reason[:500], ended_at=self._clock())
+            .values(outcome=outcome.value, reason=redaction.redacted(reason)[:500], ended_at=self._clock())
         )
 
     def reclaim(self, alive: Callable[[str], bool]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from appliance import redaction
 from appliance.store.base import Base
 from appliance.tables import meta
 
@@ -19,7 +20,7 @@ class Notes(Base):
         return json.loads(found) if found is not None else None
 
     def set_note(self, name: str, value: Any) -> None:
-        text = json.dumps(value)
+        text = json.dumps(redaction.cleaned(value))
         with self._write() as db:
             if db.execute(meta.update().where(meta.c.name == name).values(value=text)).rowcount == 0:
                 db.execute(meta.insert().values(name=name, value=text))

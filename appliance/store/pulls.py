@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from appliance import redaction
 from appliance.core.outcomes import FAULTS_OF_A_REVIEW, Outcome, tally
 from appliance.core.plan import Record
 from appliance.core.pulls import Pull
@@ -139,7 +140,12 @@ class Pulls(Base):
                 db.execute(
                     pulls.update()
                     .where(pulls.c.target == state.target)
-                    .values(state=state.state, attempts=state.attempts, reason=state.reason, next_try=state.next_try)
+                    .values(
+                        state=state.state,
+                        attempts=state.attempts,
+                        reason=redaction.redacted(state.reason),
+                        next_try=state.next_try,
+                    )
                 )
 
     def states(self) -> list[PullRow]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from appliance import redaction
 from appliance.core.findings import Evidence, Finding, Result, Review, Usage
 from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
@@ -90,7 +91,7 @@ class Reviews(Attempts):
                 base_ref=review.base_ref,
                 gate_state=gate.state,
                 gate_description=gate.description,
-                review=json.dumps(asdict(review)),
+                review=json.dumps(asdict(redaction.review(review))),
                 created_at=at,
             )
             .returning(reviews.c.id)

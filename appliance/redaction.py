@@ -1,0 +1,112 @@
+"""What may be said: every text passes here on its way out, to log, health, store, forge and terminal.
+
+Our own secrets are told to it where they are read. They are facts of the process, not of a caller: a way out that was
+handed the wrong list would leak.
+"""
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from appliance.core.faults import Fault
+from appliance.core.findings import Finding, Review
+from appliance.core.inert import plain
+from appliance.core.outcomes import Ending
+from appliance.core.redact import encoded, forms, redact
+
+MAX_KNOWN = 400  # spellings; a login's tokens change with each refresh
+
+_known: dict[str, None] = {}
+_lock = threading.Lock()
+
+
+def keep_secret(*values: str | bytes | None) -> None:
+    """From now on none of `values` is said, in none of its spellings. Values too short to be told from words are
+    not kept."""
+    spelled = [form for value in values if value for form in _forms(value)]
+    global _known  # noqa: PLW0603  (replaced whole: whoever reads it needs no lock)
+    with _lock:
+        told = _known | dict.fromkeys(spelled)
+        _known = dict(list(told.items())[-MAX_KNOWN:])
+
+
+def _forms(value: str | bytes) -> tuple[str, ...]:
+    return forms(value) if isinstance(value, str) else (value.hex(), *encoded(value))
+
+
+def redacted(text: str) -> str:
+    """`text` without secrets: ours by value, others by their shape."""
+    return redact(text, _known)
+
+
+def say(text: str) -> str:
+    """The same for terminals and logs: without what acts on those, too."""
+    return redacted(plain(text))
+
+
+def cleaned(value: Any, clean: Callable[[str], str] = redacted) -> Any:
+    """A JSON-like value with `clean` done to each text in it, keys included."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key, clean): cleaned(one, clean) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(one, clean) for one in value]
+    return value
+
+
+def ending(ended: Ending) -> Ending:
+    """How an attempt ended, without secrets in what it tells."""
+    found = review(ended.review) if ended.review else None
+    told = fault(ended.fault) if ended.fault else None
+    return replace(ended, reason=redacted(ended.reason), review=found, fault=told)
+
+
+def fault(told: Fault) -> Fault:
+    return replace(
+        told,
+        sentence=redacted(told.sentence),
+        remedy=redacted(told.remedy),
+        symptom=redacted(told.symptom),
+        facts=cleaned(told.facts),
+    )
+
+
+def review(found: Review) -> Review:
+    """A review with no secret in the texts that the model wrote, commands included."""
+    result, evidence = found.result, found.evidence
+    return replace(
+        found,
+        result=replace(
+            result,
+            summary=redacted(result.summary),
+            reasoning=redacted(result.reasoning),
+            limits=redacted(result.limits),
+            findings=tuple(_finding(one) for one in result.findings),
+        ),
+        evidence=replace(
+            evidence,
+            commands=tuple(redacted(one) for one in evidence.commands),
+            failed_commands=tuple(redacted(one) for one in evidence.failed_commands),
+        ),
+    )
+
+
+def _finding(found: Finding) -> Finding:
+    return replace(found, title=redacted(found.title), body=redacted(found.body), path=redacted(found.path))
+
+
+def guard() -> None:
+    """Let what nobody caught be printed as everything else is: a traceback shows the exception's message."""
+    sys.excepthook = _crash
+    threading.excepthook = lambda args: _crash(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+def _crash(kind: type[BaseException], error: BaseException | None, where: TracebackType | None) -> None:
+    if issubclass(kind, SystemExit):
+        return
+    print(say("".join(traceback.format_exception(kind, error, where))), file=sys.stderr, end="", flush=True)

@@ -1,0 +1,150 @@
+"""Every way out says no secret: log, health, store, forge, terminal, what nobody caught."""
+
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import structlog
+from pydantic import SecretStr
+from test_report import FINDING, review
+
+from appliance import cli, health, keys, log, redaction, settings
+from appliance.core.faults import Fault
+from appliance.core.findings import Evidence
+from appliance.core.health import Health
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
+from appliance.failures import fault_of
+from appliance.forge import ForgeError
+from appliance.login import Login
+from appliance.settings import SettingsError
+from appliance.store import open_store
+
+OURS = "only-this-process-knows-it"
+THEIRS = "ghp_Planted0Token0That0Nobody0May0Ever0See0"
+BOTH = f"{OURS} {THEIRS} \x1b[31m"
+PULL = Pull("octo/app#1", "octo/app", 1, "a" * 40, "main", "b" * 40)
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    redaction.keep_secret(OURS)
+    yield
+    redaction._known = {}
+    structlog.reset_defaults()
+    root = logging.getLogger()
+    root.handlers[:] = [other for other in root.handlers if not isinstance(other.formatter, log._Sayable)]
+    sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
+
+
+def clean(text: str) -> bool:
+    return OURS not in text and THEIRS not in text and "[redacted]" in text
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_log(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    log.configure(form)  # type: ignore[arg-type]
+    structlog.get_logger().warning(
+        "event", plain=BOTH, nested={"a": [BOTH], BOTH: 1}, error=ValueError(BOTH), path=Path(OURS), number=3
+    )
+    try:
+        raise ValueError(BOTH)
+    except ValueError:
+        structlog.get_logger().exception("crashed")
+    logging.getLogger("of.a.library").error("it says %s", BOTH)
+    told = capfd.readouterr().err
+    assert clean(told) and "\x1b" not in told and "number" in told and "of.a.library" in told
+
+
+def test_the_health(tmp_path: Path) -> None:
+    health.write(tmp_path, Health("unhealthy", "defect", BOTH, 0.0), valid_for=60)
+    assert clean((tmp_path / "health").read_text())
+
+
+def test_the_store(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "a.db")
+    try:
+        attempt = store.begin_attempt(PULL, "me")
+        assert attempt is not None
+        store.end_attempt(attempt, Outcome.TURN_FAILED, BOTH)
+        found = review(replace(FINDING, title=BOTH, body=BOTH, path=BOTH), summary=BOTH, reasoning=BOTH, limits=BOTH)
+        store.finish(None, replace(found, evidence=Evidence((BOTH,), (BOTH,), 1)), Gate("failure", "x"))
+        store.set_note("held", {"fault": asdict(Fault("a", BOTH, BOTH, BOTH, {"said": BOTH}))})
+        (stored,) = store.undelivered()
+        assert stored.review is not None
+        texts = json.dumps([asdict(stored.review), store.note("held"), store.records([PULL])[PULL.target].reason])
+        assert texts.count("[redacted]") == 2 * 13
+    finally:
+        store.close()
+    for file in tmp_path.glob("a.db*"):
+        assert OURS.encode() not in file.read_bytes() and THEIRS.encode() not in file.read_bytes()
+
+
+def test_how_an_attempt_ended() -> None:
+    given = Ending(Outcome.WORKSTATION, BOTH, fault=Fault("defect", BOTH, BOTH, BOTH, {"said": [BOTH]}))
+    assert clean(repr(redaction.ending(given)))
+    error = ForgeError("forge-refused", f"GitHub says {BOTH}", remedy=f"ask {BOTH}", permanent=True)
+    assert clean(repr(fault_of(error)))
+    assert clean(repr(fault_of(RuntimeError(BOTH))))
+
+
+def test_what_a_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.Failure(BOTH).show()
+    cli._echo_json({"a": BOTH})
+    cli._progress()(f"$ cat {BOTH}\n… posting")
+    said = capsys.readouterr()
+    assert clean(said.out) and clean(said.err)
+    assert "\x1b" not in said.err + said.out and len(said.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_what_nobody_caught(thread: bool) -> None:
+    code = (
+        "import sys, threading; from appliance import redaction as r\n"
+        "r.keep_secret(sys.argv[1]); r.guard()\n"
+        "def crash(): raise ValueError(' '.join(sys.argv[1:]) + chr(27))\n"
+        + ("t = threading.Thread(target=crash); t.start(); t.join()" if thread else "crash()")
+    )
+    done = subprocess.run([sys.executable, "-c", code, OURS, THEIRS], capture_output=True, text=True, check=False)
+    assert "ValueError" in done.stderr and clean(done.stderr) and "\x1b" not in done.stderr
+
+
+def test_the_settings_tell_it_what_is_secret() -> None:
+    fields = settings.Settings.model_fields
+    kinds = {name: fields[field].annotation for field, name in settings.names().items()}
+    assert {name for name, kind in kinds.items() if "SecretStr" in str(kind)} == set(settings.SECRETS)
+    loaded = settings.load({"GITHUB_TOKEN": "a-token-of-no-shape", "OPENAI_API_KEY": "a-key-of-no-shape"}, dotenv=None)
+    assert loaded.github_token == SecretStr("a-token-of-no-shape")
+    assert redaction.say("a-token-of-no-shape a-key-of-no-shape") == "[redacted] [redacted]"
+
+
+def test_a_secret_given_in_place_of_its_file_is_not_said() -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings.load({"OPENAI_API_KEY_FILE": "a-key-of-no-shape"}, dotenv=None)
+    assert "a-key-of-no-shape" not in redaction.say(str(caught.value))
+    with pytest.raises(SettingsError, match="/run/secrets/key"):
+        settings.load({"OPENAI_API_KEY_FILE": "/run/secrets/key"}, dotenv=None)
+    assert redaction.say("/run/secrets/key") == "/run/secrets/key"
+
+
+def test_the_signing_key_and_the_login_tell_it_too(tmp_path: Path) -> None:
+    key = keys.signing_key(tmp_path / "signing.key")
+    assert redaction.say(f"key {key.hex()}") == "key [redacted]"
+    tokens = {"access_token": "an-access-token", "refresh_token": "a-refresh-token", "id_token": "an-identity"}
+    (tmp_path / "auth.json").write_text(json.dumps({"tokens": tokens}))
+    assert Login(tmp_path).exists()
+    assert redaction.say(" ".join(tokens.values())) == "[redacted] [redacted] [redacted]"
+
+
+def test_its_memory_is_bounded() -> None:
+    for number in range(200):
+        redaction.keep_secret(f"refreshed-token-{number}")
+    assert len(redaction._known) == redaction.MAX_KNOWN
+    assert redaction.say("refreshed-token-199") == "[redacted]"
