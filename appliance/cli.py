@@ -26,6 +26,7 @@ STALE = (
     "The appliance does not report its health. Next: see `docker logs --tail 50 review-appliance`, then "
     "`docker restart review-appliance`."
 )
+IN_IMAGE = Path("/usr/local/bin/health-probe")  # what only the image has
 PRIORITIES = ("P0", "P1", "P2", "P3")
 
 
@@ -178,19 +179,35 @@ def selftest_command(as_json: bool, deep: bool) -> None:
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def doctor(as_json: bool) -> None:
-    """Look at everything the appliance needs, and say what to type. Exit 1 if there is a fault. Writes nothing."""
-    from appliance.core.doctor import to_json, well
-    from appliance.doctor import inside
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "container", "host"]),
+    default="auto",
+    help="What to look at; on the host, the engine and the container first, then all that is in it.",
+)
+@click.option("--container", "name", default="review-appliance", help="On the host: the container's name.")
+@click.option(
+    "--compose-file",
+    type=click.Path(path_type=Path),
+    help="On the host: the file it should be started from (default: compose.yaml here, else the container's own).",
+)
+def doctor(as_json: bool, where: str, name: str, compose_file: Path | None) -> None:
+    """Look at everything the appliance needs, and say what to type. Exit 1 if there is a fault. Mends nothing."""
+    from appliance.core.doctor import shown, to_json, well
     from appliance.log import configure
 
     configure("text", quiet=True)
-    lines = inside.examine()
+    if where == "container" or (where == "auto" and IN_IMAGE.exists()):
+        from appliance.doctor.inside import examine
+
+        lines = examine()
+    else:
+        from appliance.doctor import outside
+
+        lines = outside.examine(name, compose_file)
     if as_json:
         _echo_json(to_json(lines))
     else:
-        from appliance.core.doctor import shown
-
         _echo("\n".join(shown(lines)))
     if not well(lines):
         sys.exit(1)

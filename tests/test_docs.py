@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -254,8 +255,24 @@ def test_the_example_of_the_doctor_is_what_the_code_prints() -> None:
     assert keys(told) == keys(printed)
     required = doctor.found("required", "gate-not-required", "octo/shop", branch="main", context="codex-review")
     assert told["lines"][2] == doctor.to_json([required])["lines"][0]
-    assert {line["state"] for line in told["lines"]} == set(get_args(doctor.State))
+    assert {line["state"] for line in told["lines"]} == {"ok", "warning", "fault"}
     assert told["ok"] is False
+
+
+def test_the_command_for_the_host_is_one_that_the_package_has() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "pipx run --spec '.[host]' appliance doctor" in README
+    assert any(one.startswith("docker>") for one in project["optional-dependencies"]["host"])
+    assert project["scripts"]["appliance"] == "appliance.cli:main"
+
+
+def test_every_check_of_the_doctor_is_in_the_table_of_its_fields() -> None:
+    made = set()
+    for path in [*(PROJECT / "appliance/doctor").glob("*.py"), *(PROJECT / "appliance/core").glob("doctor_*.py")]:
+        text = path.read_text(encoding="utf-8")
+        made |= set(re.findall(r'(?:fine|found|guarded|of_fault)\(\s*"([a-z-]+)"', text))
+    row = next(line for line in JSON.splitlines() if line.startswith("| `lines[].check`"))
+    assert {name for name in made if f"`{name}`" not in row} == set()
 
 
 @pytest.mark.parametrize("name", ["selftest", "doctor", "status", "review"])

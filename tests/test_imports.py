@@ -121,6 +121,7 @@ def test_only_the_settings_read_the_environment() -> None:
         "appliance.serving",
         "appliance.battery",  # plants a canary there
         "appliance.attacks.files",  # looks for it
+        "appliance.doctor.compose",  # Docker's command line on the host: the person's own context and engine
     }
 
 

@@ -25,7 +25,7 @@ def check(parts: Appliance) -> Iterator[Line]:
         yield of_fault("login", fault)
         return
     yield fine("login", "The key of the model is set." if parts.settings.openai_api_key else _age(parts))
-    yield _reached(_ask(parts))
+    yield judge(_ask(parts))
 
 
 def _age(parts: Appliance) -> str:
@@ -45,7 +45,8 @@ def _ask(parts: Appliance) -> Answer | None:
         return gate.answers[-1] if gate.answers else None
 
 
-def _reached(answer: Answer | None) -> Line:
+def judge(answer: Answer | None) -> Line:
+    """What the answer to a request of nothing means."""
     if answer is None:
         return found("model", "model-unsure", said="nothing")
     ending = ending_of([answer])

@@ -1,0 +1,103 @@
+"""The container as the engine has it: that it runs, its health, and what is really in force of compose.yaml."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from docker.errors import ImageNotFound
+
+from appliance.core.doctor import Line, fine, found, of_fault, of_json
+from appliance.core.doctor_host import Given, apparmor, deviations, option
+from appliance.core.faults import Fault
+from appliance.doctor import compose
+
+PROFILE = "review-appliance"
+GVISOR = "runsc"
+LABEL_FILE = "/proc/self/attr/current"
+
+
+def check_running(container: Any) -> Iterator[Line]:
+    """`container` is the docker package's."""
+    state, name = container.attrs["State"], container.name
+    if not state["Running"] or state.get("Paused") or state.get("Restarting"):
+        why = f": {state['Error']}" if state.get("Error") else ", out of memory" if state.get("OOMKilled") else ""
+        yield found("running", "container-stopped", name=name, status=state["Status"], code=state["ExitCode"], why=why)
+        return
+    yield fine("running", f"The container {name} runs.")
+    yield _health(state.get("Health") or {})
+
+
+def _health(health: Mapping[str, Any]) -> Line:
+    status, log = str(health.get("Status") or "none"), health.get("Log") or []
+    said = str(log[-1].get("Output") or "").strip() if log else ""
+    if status == "healthy":
+        return fine("container-health", said or "healthy")
+    if status != "unhealthy":
+        return found("container-health", "container-health-unknown", said=status)
+    cause, _, rest = said.removeprefix("unhealthy: ").partition(": ")
+    sentence, _, remedy = rest.partition(" Next: ")
+    fault = Fault(cause or "unhealthy", sentence or said, remedy or "see `docker logs --tail 50 review-appliance`.")
+    return of_fault("container-health", fault)
+
+
+def check_image(client: Any, container: Any) -> Iterator[Line]:
+    name = container.attrs["Config"]["Image"]
+    try:
+        now = client.images.get(name).id
+    except ImageNotFound:
+        yield found("image", "image-missing", image=name)
+        return
+    if now != container.attrs["Image"]:
+        yield found("image", "image-outdated", image=name)
+    else:
+        yield fine("image", f"It runs the image that {name} is now.")
+
+
+def check_options(container: Any, asked: Path | None) -> Iterator[Line]:
+    """The options in force against compose.yaml's."""
+    attrs = container.attrs
+    runtime = str(attrs["HostConfig"].get("Runtime") or "")
+    if GVISOR in runtime:
+        yield found("runtime", "runtime-gvisor", runtime=runtime)
+    try:
+        wanted = compose.wanted(compose.file_of(asked, attrs["Config"].get("Labels") or {}))
+    except compose.Unreadable as why:
+        yield found("container", "compose-file-unreadable", why=why)
+        return
+    given = option("seccomp", attrs["HostConfig"]["SecurityOpt"] or ())
+    yield from deviations(wanted, Given(attrs, _parsed(given)))
+
+
+def _parsed(text: str | None) -> Any:
+    """The rules as JSON; the text itself, such as "unconfined", if they are none."""
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
+
+
+def check_apparmor(container: Any, info: Mapping[str, Any]) -> Iterator[Line]:
+    """The kernel tells it inside the container, so that a profile that was unloaded meanwhile is seen."""
+    on = any(str(one).startswith("name=apparmor") for one in info.get("SecurityOptions") or ())
+    label, why = None, "the container does not run"
+    if on and container.attrs["State"]["Running"]:
+        done = container.exec_run(["cat", LABEL_FILE])
+        said = done.output.decode("utf-8", "replace").strip("\0\n ")
+        label, why = (said, "") if done.exit_code == 0 and said else (None, f"{LABEL_FILE} cannot be read in it")
+    yield apparmor(PROFILE, label, on, why)
+
+
+def inside(container: Any, *options: str) -> Iterator[Line]:
+    """What the doctor in the container says."""
+    if not container.attrs["State"]["Running"]:
+        return iter([found("inside", "unexamined", why="the container does not run, so nothing in it was looked at.")])
+    command = ["appliance", "doctor", "--json", "--where", "container", *options]
+    done = container.exec_run(command, demux=True)
+    out, err = ((part or b"").decode("utf-8", "replace") for part in done.output)
+    try:
+        return iter(of_json(json.loads(out)))
+    except ValueError:
+        said = " ".join((err or out).split())[-300:]
+        why = f"the doctor in the container ended with {done.exit_code}: {said}"
+        return iter([found("inside", "unexamined", why=why)])

@@ -1,0 +1,192 @@
+"""The doctor's lines, its boundary, and what it finds in the container's own rooms."""
+
+import errno
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from world import SANDBOX
+
+from appliance import health, settings, wiring
+from appliance.cli import main
+from appliance.core import doctor
+from appliance.core.doctor import Line, fine, found, of_fault, of_json, shown, to_json, well
+from appliance.core.doctor_causes import CAUSES
+from appliance.core.faults import Fault
+from appliance.core.health import Health
+from appliance.core.holds import Held
+from appliance.core.outcomes import Outcome
+from appliance.core.upstream import Answer
+from appliance.doctor import loop, model, state
+from appliance.doctor.guard import guarded
+from appliance.forge import ForgeError
+from appliance.wiring import Appliance
+
+KEY = "sk-very-secret"
+
+
+# --- lines
+
+
+def test_a_fault_makes_it_fail_and_a_warning_does_not() -> None:
+    warning = found("disk", "disk-low", free="1 GB", where="/x")
+    assert well([fine("a", "."), warning])
+    assert not well([fine("a", "."), of_fault("b", SANDBOX)])
+
+
+def test_lines_go_through_json_and_back() -> None:
+    lines = [fine("a", "Good.", "octo/app"), of_fault("b", SANDBOX)]
+    assert of_json(json.loads(json.dumps(to_json(lines)))) == lines
+
+
+@pytest.mark.parametrize("told", [None, [], {}, {"lines": []}, {"lines": [{}]}, {"lines": [{"state": "fine"}]}])
+def test_what_is_no_doctors_answer_is_refused(told: object) -> None:
+    with pytest.raises(ValueError, match=r"lines|state"):
+        of_json(told)
+
+
+def test_the_text_says_unsupported_apart() -> None:
+    text = "\n".join(shown([fine("a", "Good."), found("kernel", "wsl1"), of_fault("b", SANDBOX)]))
+    assert text.count("not supported here") == 1
+    assert text.splitlines()[0] == "ok      a: Good."
+    assert "FAULT   apparmor: AppArmor forbids user namespaces." in text
+    assert text.splitlines()[-1] == "2 faults, 0 warnings, 3 lines in all."
+
+
+def test_a_fault_that_is_unsupported_stays_so() -> None:
+    class Unsupported(Fault):
+        unsupported = True
+
+    assert of_fault("sandbox", Unsupported("gvisor", "No.", "runc.")).unsupported
+    assert not of_fault("sandbox", SANDBOX).unsupported
+
+
+def test_every_cause_has_a_sentence_and_a_next_step_and_one_entry() -> None:
+    assert len({cause.id for cause in CAUSES}) == len(CAUSES)
+    assert all(cause.state != "ok" and cause.sentence and cause.remedy for cause in CAUSES)
+
+
+# --- the boundary
+
+
+def broken(error: Exception) -> Iterator[Line]:
+    yield fine("a", "Good.")
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (KeyError("MaskedPaths"), "unexamined"),
+        (PermissionError("no"), "unexamined"),
+        (OSError(errno.ENOSPC, "full"), "disk-full"),
+        (ForgeError("forge-unreachable", "no", remedy="wait", permanent=False), "forge-unreachable"),
+    ],
+)
+def test_a_check_that_breaks_is_a_fault_and_what_it_said_before_stays(error: Exception, cause: str) -> None:
+    lines = guarded("a", lambda: broken(error))
+    assert [(line.state, line.id) for line in lines] == [("ok", "a"), ("fault", cause)]
+    assert lines[1].remedy
+
+
+def test_a_check_that_says_nothing_is_a_fault() -> None:
+    assert [line.id for line in guarded("a", lambda: [])] == ["unexamined"]
+
+
+# --- the state
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Appliance]:
+    """An appliance on an empty volume, whoever runs the tests."""
+    monkeypatch.setattr(wiring, "blocked", lambda _: None)
+    given = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    given |= {"OPENAI_API_KEY": KEY, "APPLIANCE_LOCAL_REPOSITORIES": str(tmp_path)}
+    with wiring.appliance(settings.load(given, dotenv=None)) as made:
+        yield made
+
+
+def ids(lines: Iterator[Line]) -> list[str]:
+    return [line.id for line in lines]
+
+
+def test_the_state(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ids(state.check(parts.settings)) == ["state", "disk"]
+    monkeypatch.setattr(state, "LOW_BYTES", 1 << 60)
+    assert ids(state.check(parts.settings)) == ["state", "disk-low"]
+    monkeypatch.setattr(wiring, "blocked", lambda _: Fault("state", "No.", "space."))
+    assert ids(state.check(parts.settings)) == ["state"]
+
+
+def test_a_lost_signing_key_is_named_and_not_made_anew(parts: Appliance) -> None:
+    key = parts.settings.state_dir / "signing.key"
+    key.unlink()
+    assert ids(state.check(parts.settings)) == ["signing-key-missing"]
+    assert not key.exists()
+
+
+# --- the loop
+
+
+def test_the_loop(parts: Appliance) -> None:
+    assert ids(loop.check(parts)) == ["stale", "health-starting", "holds"]
+    health.write(parts.settings.run_dir, Health("healthy", "", "watching", 0.0), valid_for=60)
+    parts.store.set_note("cycle", {"last_ended": time.time(), "next": time.time() + 9, "failed": False})
+    assert ids(loop.check(parts)) == ["health", "cycle", "holds"]
+    health.write(parts.settings.run_dir, Health("unhealthy", "quota", "Used up. Next: wait.", 0.0), valid_for=60)
+    parts.store.set_note("cycle", {"last_ended": time.time() - 3000})
+    told = list(loop.check(parts))
+    assert [line.id for line in told] == ["quota", "cycle-late", "holds"]
+    assert (told[0].sentence, told[0].remedy) == ("Used up.", "wait.")
+
+
+def test_what_waits_and_until_when(parts: Appliance) -> None:
+    held = Held(Outcome.QUOTA, Fault("quota", "Used up.", "wait."), time.time() + 60, 1, 1, parts.credentials(), True)
+    parts.store.set_note("held", asdict(held))
+    line = list(loop.check(parts))[-1]
+    assert (line.id, line.state, line.remedy) == ("held", "warning", "wait.")
+    assert "UTC" in line.sentence and "quota" in line.sentence
+
+
+# --- the model
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause", "state_"),
+    [
+        (Answer(400, code="missing_required_parameter"), "model", "ok"),
+        (Answer(422), "model", "ok"),
+        (Answer(401), "login", "fault"),
+        (Answer(404), "model-refused", "fault"),
+        (Answer(307), "model-refused", "fault"),
+        (Answer(429, code="usage_limit_reached"), "quota", "fault"),
+        (Answer(503), "model-unreachable", "fault"),
+        (Answer(None, message="refused"), "model-unreachable", "fault"),
+        (Answer(200, ended="completed"), "model-unsure", "warning"),
+        (Answer(200, ended="dropped"), "model-unreachable", "fault"),
+        (None, "model-unsure", "warning"),
+    ],
+)
+def test_what_the_models_answer_means(answer: Answer | None, cause: str, state_: str) -> None:
+    line = model.judge(answer)
+    assert (line.id, line.state) == (cause, state_)
+
+
+def test_what_is_sent_can_start_no_model() -> None:
+    assert json.loads(model.NOTHING) == {}
+
+
+# --- the command
+
+
+def test_the_command_in_a_place_with_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.doctor.sandbox.bare", lambda: iter([fine("sandbox", "Good.")]))
+    monkeypatch.setenv("APPLIANCE_INTERVAL", "soon")
+    done = CliRunner().invoke(main, ["doctor", "--where", "container", "--json"])
+    assert done.exit_code == 1
+    assert [line["id"] for line in json.loads(done.stdout)["lines"]] == ["settings", "sandbox"]
+    assert doctor.of_json(json.loads(done.stdout))[0].remedy
