@@ -179,6 +179,7 @@ def selftest_command(as_json: bool, deep: bool) -> None:
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--deep", is_flag=True, help="Also attack the jail and the sandbox from inside, as `selftest --deep`.")
 @click.option(
     "--where",
     type=click.Choice(["auto", "container", "host"]),
@@ -191,7 +192,7 @@ def selftest_command(as_json: bool, deep: bool) -> None:
     type=click.Path(path_type=Path),
     help="On the host: the file it should be started from (default: compose.yaml here, else the container's own).",
 )
-def doctor(as_json: bool, where: str, name: str, compose_file: Path | None) -> None:
+def doctor(as_json: bool, deep: bool, where: str, name: str, compose_file: Path | None) -> None:
     """Look at everything the appliance needs, and say what to type. Exit 1 if there is a fault. Mends nothing."""
     from appliance.core.doctor import shown, to_json, well
     from appliance.log import configure
@@ -200,11 +201,11 @@ def doctor(as_json: bool, where: str, name: str, compose_file: Path | None) -> N
     if where == "container" or (where == "auto" and IN_IMAGE.exists()):
         from appliance.doctor.inside import examine
 
-        lines = examine()
+        lines = examine(deep=deep)
     else:
         from appliance.doctor import outside
 
-        lines = outside.examine(name, compose_file)
+        lines = outside.examine(name, compose_file, *(["--deep"] if deep else []))
     if as_json:
         _echo_json(to_json(lines))
     else:

@@ -16,7 +16,7 @@ from appliance.cli import main
 from appliance.core import doctor
 from appliance.core.doctor import Line, fine, found, of_fault, of_json, shown, to_json, well
 from appliance.core.doctor_causes import CAUSES
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, named
 from appliance.core.health import Health
 from appliance.core.holds import Held
 from appliance.core.outcomes import Outcome
@@ -50,7 +50,15 @@ def test_what_is_no_doctors_answer_is_refused(told: object) -> None:
 
 
 def test_the_text_says_unsupported_apart() -> None:
-    text = "\n".join(shown([fine("a", "Good."), found("kernel", "wsl1"), of_fault("b", SANDBOX)]))
+    text = "\n".join(
+        shown(
+            [
+                fine("a", "Good."),
+                found("compose", "compose-too-old", version="2.5", least="2.26"),
+                of_fault("b", SANDBOX),
+            ]
+        )
+    )
     assert text.count("not supported here") == 1
     assert text.splitlines()[0] == "ok      a: Good."
     assert "FAULT   apparmor: AppArmor forbids user namespaces." in text
@@ -58,10 +66,7 @@ def test_the_text_says_unsupported_apart() -> None:
 
 
 def test_a_fault_that_is_unsupported_stays_so() -> None:
-    class Unsupported(Fault):
-        unsupported = True
-
-    assert of_fault("sandbox", Unsupported("gvisor", "No.", "runc.")).unsupported
+    assert of_fault("sandbox", named("gvisor")).unsupported
     assert not of_fault("sandbox", SANDBOX).unsupported
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from appliance.core.doctor_causes import CAUSES, State
-from appliance.core.faults import Fault, full_stop
+from appliance.core.faults import Fault
 
 Place = Literal["container", "host"]
 _BY_ID = {cause.id: cause for cause in CAUSES}
@@ -50,10 +50,10 @@ def of_fault(check: str, fault: Fault, subject: str = "", state: State = "fault"
         check,
         state,
         fault.cause,
-        full_stop(fault.sentence),
+        fault.told.partition(" Next: ")[0],
         fault.remedy,
         subject,
-        unsupported=bool(getattr(fault, "unsupported", False)),
+        unsupported=fault.unsupported,
     )
 
 

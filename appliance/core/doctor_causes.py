@@ -32,6 +32,12 @@ CAUSES: tuple[Cause, ...] = (
         "correct the name in .env, then `docker compose up -d`; README.md lists the settings.",
     ),
     Cause(
+        "sandbox-advice",
+        "warning",
+        "{said}",
+        "{remedy}",
+    ),
+    Cause(
         "disk-low",
         "warning",
         "Only {free} are free at {where}.",
@@ -205,33 +211,6 @@ CAUSES: tuple[Cause, ...] = (
         "`docker system df` shows what Docker holds; `df -h` on the engine's machine what is left.",
     ),
     # --- on the host: its kernel
-    Cause(
-        "wsl1",
-        "fault",
-        "This is WSL 1, whose kernel has no namespaces.",
-        "`wsl --set-version <distribution> 2`.",
-        unsupported=True,
-    ),
-    Cause(
-        "kernel-without-userns",
-        "fault",
-        "This kernel has no user namespaces, which both sandboxes are made of.",
-        "another host, or a kernel with CONFIG_USER_NS=y.",
-        unsupported=True,
-    ),
-    Cause(
-        "runtime-gvisor",
-        "fault",
-        "The container runs under {runtime}, which has no nested namespaces.",
-        "take `runtime:` out of the container's options, or make runc the engine's default runtime.",
-        unsupported=True,
-    ),
-    Cause(
-        "userns-off",
-        "fault",
-        "kernel.unprivileged_userns_clone is 0: nobody but root may make a user namespace.",
-        "`sudo sysctl -w kernel.unprivileged_userns_clone=1`, and the line in a file in /etc/sysctl.d.",
-    ),
     Cause(
         "namespaces-off",
         "fault",

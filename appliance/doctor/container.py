@@ -9,7 +9,7 @@ from docker.errors import ImageNotFound
 
 from appliance.core.doctor import Line, fine, found, of_fault, of_json
 from appliance.core.doctor_host import Given, apparmor, deviations, option
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, named
 from appliance.doctor import compose
 
 PROFILE = "review-appliance"
@@ -59,7 +59,7 @@ def check_options(container: Any, asked: Path | None) -> Iterator[Line]:
     attrs = container.attrs
     runtime = str(attrs["HostConfig"].get("Runtime") or "")
     if GVISOR in runtime:
-        yield found("runtime", "runtime-gvisor", runtime=runtime)
+        yield of_fault("runtime", named("gvisor"))
     try:
         wanted = compose.wanted(compose.file_of(asked, attrs["Config"].get("Labels") or {}))
     except compose.Unreadable as why:

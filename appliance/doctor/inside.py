@@ -11,8 +11,11 @@ from appliance.settings import Settings, SettingsError, load, unknown
 from appliance.wiring import appliance
 
 
-def examine() -> list[Line]:
-    """Every line; none is left out without a word. Writes nothing but a scratch directory and, if due, a new login."""
+def examine(*, deep: bool = False) -> list[Line]:
+    """Every line; none is left out without a word. `deep`: attack the sandbox from inside too.
+
+    Writes nothing but a scratch directory, what the attacks came to, and, if due, a refreshed login.
+    """
     lines: list[Line] = []
     try:
         settings = load()
@@ -22,12 +25,12 @@ def examine() -> list[Line]:
     lines += guarded("state", lambda: state.check(settings))
     if os.getuid() == 0:  # the state is closed to root, and the rest of what it would find is not true
         return lines + guarded("sandbox", sandbox.bare)
-    return lines + guarded("appliance", lambda: _parts(settings))
+    return lines + guarded("appliance", lambda: _parts(settings, deep=deep))
 
 
-def _parts(settings: Settings) -> Iterator[Line]:
+def _parts(settings: Settings, *, deep: bool) -> Iterator[Line]:
     with appliance(settings) as parts:
-        yield from guarded("sandbox", lambda: sandbox.check(parts.work))
+        yield from guarded("sandbox", lambda: (sandbox.attacked if deep else sandbox.check)(parts))
         yield from guarded("loop", lambda: loop.check(parts))
         yield from guarded("forge", lambda: forge.check(parts))
         yield from guarded("model", lambda: model.check(parts))

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from appliance import facts
-from appliance.core.doctor import Line, fine, found
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.core.faults import named
 
-_LIMITS = ("max_user_namespaces", "max_pid_namespaces", "max_net_namespaces", "max_mnt_namespaces")
+_LIMITS = ("max_pid_namespaces", "max_net_namespaces", "max_mnt_namespaces")
+_NEEDED = ("osrelease", "max_user_namespaces", *_LIMITS)
 
 
 def check(root: Path = Path("/")) -> Iterator[Line]:
@@ -16,16 +18,22 @@ def check(root: Path = Path("/")) -> Iterator[Line]:
 
 def judge(read: Mapping[str, object], *, userns: bool) -> Iterator[Line]:
     release = str(read.get("osrelease", ""))
-    if "microsoft" in release.casefold() and "wsl2" not in release.casefold() and release.startswith("4.4."):
-        yield found("kernel", "wsl1")
+    if not userns or _is_wsl1(release):
+        yield of_fault("kernel", named("no-userns-kernel"))
         return
-    if not userns:
-        yield found("kernel", "kernel-without-userns")
-        return
-    broken = [found("kernel", "userns-off")] if str(read.get("unprivileged_userns_clone")) == "0" else []
+    broken = []
+    if str(read.get("unprivileged_userns_clone")) == "0":
+        broken.append(of_fault("kernel", named("userns-sysctl-off")))
+    if str(read.get("max_user_namespaces")) == "0":
+        broken.append(of_fault("kernel", named("userns-limit")))
     off = [name for name in _LIMITS if str(read.get(name)) == "0"]
     broken += [found("kernel", "namespaces-off", name=name, value=read[name]) for name in off]
-    unread = [name for name in ("osrelease", *_LIMITS) if name not in read]
+    unread = [name for name in _NEEDED if name not in read]
     if unread and not broken:
         broken.append(found("kernel", "unexamined", why=f"{', '.join(unread)} cannot be read."))
     yield from broken or [fine("kernel", f"The kernel {release} lets programs make namespaces of their own.")]
+
+
+def _is_wsl1(release: str) -> bool:
+    """WSL 2 has a kernel of its own, with namespaces; WSL 1 says that it is 4.4."""
+    return "microsoft" in release.casefold() and release.startswith("4.4.")

@@ -1,24 +1,38 @@
-"""The sandbox: what the self-test says."""
+"""The sandbox: what the self-test says, and with `deep` what the attacks from inside come to."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.core.doctor import Line, fine, of_fault
-from appliance.selftest import Report, selftest
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.selftest import Report, deep, selftest
+from appliance.wiring import Appliance, surroundings
 from appliance.workdir import WorkDirs
 
 
-def check(work: WorkDirs) -> Iterator[Line]:
-    with work.new("doctor-") as scratch:
-        yield _line(selftest(scratch))
+def check(parts: Appliance) -> Iterator[Line]:
+    with parts.work.new("doctor-") as scratch:
+        yield from _lines(selftest(scratch), "")
+
+
+def attacked(parts: Appliance) -> Iterator[Line]:
+    """The same, and the battery of attacks; what it came to is what the next cycle goes by."""
+    with parts.work.new("doctor-") as scratch:
+        report = deep(scratch, surroundings(parts.settings))
+    parts.note_battery(report)
+    yield from _lines(report, ", and every attack was held")
 
 
 def bare() -> Iterator[Line]:
     """Without settings and without a state volume."""
-    return check(WorkDirs(Path("/run/appliance/work")))
+    with WorkDirs(Path("/run/appliance/work")).new("doctor-") as scratch:
+        yield from _lines(selftest(scratch), "")
 
 
-def _line(report: Report) -> Line:
+def _lines(report: Report, more: str) -> Iterator[Line]:
     if report.fault:
-        return of_fault("sandbox", report.fault)
-    return fine("sandbox", f"The sandbox works, nested as in a review ({len(report.steps)} steps).")
+        yield of_fault("sandbox", report.fault)
+    else:
+        yield fine("sandbox", f"The sandbox works, nested as in a review ({len(report.steps)} steps){more}.")
+    for said in report.warnings:
+        sentence, _, remedy = said.partition(" Next: ")
+        yield found("sandbox", "sandbox-advice", said=sentence, remedy=remedy)
