@@ -21,7 +21,7 @@ SKIPS = {
 def test_a_skip_is_a_failure_in_ci(how: str, ci: bool, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(SKIPS[how])
     env = {name: value for name, value in os.environ.items() if name not in ("CI", "APPLIANCE_CI")}
-    env |= {"PYTHONPATH": str(HERE)} | ({"CI": "true"} if ci else {})
+    env |= {"PYTHONPATH": f"{HERE}:{HERE.parent}"} | ({"CI": "true"} if ci else {})
     command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--rootdir", ".", "."]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert ("is a failure in CI" in done.stdout) is ci, done.stdout
