@@ -238,13 +238,23 @@ def _show_fault(fault: "Fault") -> None:
 def login() -> None:
     """Log in to ChatGPT, with a device code, for reviews without an API key. Needs `docker exec -it`."""
     settings = _settings()
-    from appliance.jail import codex_package
-    from appliance.login import become_codex_login
+    import signal
 
+    from appliance.jail import codex_package
+    from appliance.login import Login
+    from appliance.login_made import NoLogin, device_login
+
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal leaves nothing behind either
+        signal.signal(number, signal.default_int_handler)
     try:
-        become_codex_login(settings.state_dir / "login", codex_package() / "bin" / "codex")
+        device_login(Login(settings.state_dir / "login"), codex_package() / "bin" / "codex", click.echo)
+    except NoLogin as error:
+        raise Failure(f"login: {error}") from None
+    except KeyboardInterrupt:
+        raise Failure("login: stopped, nothing was changed. Next: run it again when you like.") from None
     except OSError as error:
         raise Failure(f"login: {error}. Next: check the volume at {settings.state_dir} and its free space.") from None
+    click.echo("Logged in. The next cycle uses it; `docker exec review-appliance appliance cycle` is one now.")
 
 
 @main.command("settings")

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import httpx
 import structlog
@@ -25,6 +26,7 @@ from appliance.core.answers import SseWatch, refusal, retry_seconds
 from appliance.core.budget import day_fault, next_day
 from appliance.core.masking import Mask, MaskedStream
 from appliance.core.upstream import Answer
+from appliance.login import LoginRefused, LoginUnreachable
 from appliance.meter import Meter, Reason, Ticket
 
 log = structlog.get_logger()
@@ -43,12 +45,26 @@ _PASSED_UP = ("accept", "content-type", "user-agent", "openai-beta", "session_id
 _PASSED_DOWN = ("content-type", "x-request-id", "openai-processing-ms")
 
 
+class Credentials(Protocol):
+    """A login whose token changes. Both raise LoginRefused and LoginUnreachable."""
+
+    def headers(self) -> Mapping[str, str]: ...
+
+    def renewed(self, refused: Mapping[str, str]) -> Mapping[str, str]:
+        """What to send instead of `refused`, which the API answered with 401."""
+        ...
+
+
 @dataclass(frozen=True)
 class Upstream:
-    """The model's API: `base_url` ends in `/v1`; `headers` carry the key. `transport` is the rehearsal model's."""
+    """The model's API at `base_url`; `headers` carry the key, or `login` is asked before each request.
+
+    `transport` is the rehearsal model's.
+    """
 
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    login: Credentials | None = None
     transport: httpx.AsyncBaseTransport | None = None
 
 
@@ -204,12 +220,19 @@ class Gate:
         )
 
     async def _forward(self, body: bytes, headers: Mapping[str, str], ticket: Ticket) -> Response:
-        assert self._client is not None
-        sent = {name: headers[name] for name in _PASSED_UP if name in headers} | dict(self._upstream.headers)
-        url = f"{self._upstream.base_url.rstrip('/')}/responses"
+        passed_up = {name: headers[name] for name in _PASSED_UP if name in headers}
         try:
-            request = self._client.build_request("POST", url, content=body, headers=sent)
-            answer = await self._client.send(request, stream=True)
+            answer = await self._asked(body, passed_up)
+        except LoginRefused as error:
+            said = self._redacted(f"The ChatGPT login is used up: {error}")
+            self._note(Answer(401, code="login_used_up", message=said))
+            self._settle(ticket, 0)
+            return refused(400, "login_used_up", said)
+        except LoginUnreachable as error:
+            said = self._redacted(str(error))
+            self._note(Answer(None, message=said))
+            self._settle(ticket, 0)
+            return refused(502, "server_error", said)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a header that cannot be sent
             said = self._redacted(f"{type(error).__name__}: {error}")[:500]
             self._note(Answer(None, message=said))
@@ -221,6 +244,26 @@ class Gate:
             self._settle(ticket, 0)
             return await self._refusal(answer, passed)
         return StreamingResponse(self._stream(answer, ticket), 200, passed)
+
+    async def _asked(self, body: bytes, passed_up: Mapping[str, str]) -> httpx.Response:
+        """The API's answer; a login that it refuses is renewed once."""
+        login = self._upstream.login
+        if login is None:
+            return await self._sent(body, {**passed_up, **self._upstream.headers})
+        ours = await asyncio.to_thread(login.headers)
+        answer = await self._sent(body, {**passed_up, **ours})
+        if answer.status_code != 401:
+            return answer
+        await answer.aclose()
+        ours = await asyncio.to_thread(login.renewed, ours)
+        return await self._sent(body, {**passed_up, **ours})
+
+    async def _sent(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        assert self._client is not None
+        self._mask.learn(secret_of(value) for name, value in headers.items() if name not in _PASSED_UP)
+        url = f"{self._upstream.base_url.rstrip('/')}/responses"
+        request = self._client.build_request("POST", url, content=body, headers=headers)
+        return await self._client.send(request, stream=True)
 
     async def _refusal(self, answer: httpx.Response, passed: dict[str, str]) -> Response:
         """An answer that is no stream: kept as facts, handed on with a capped Retry-After."""

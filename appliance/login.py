@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import httpx
 import structlog
@@ -30,12 +30,19 @@ CHATGPT_API = "https://chatgpt.com/backend-api/codex"
 TOKEN_URL = "https://auth.openai.com/oauth/token"
 CLIENT_ID = "app_EMoamEEZ73f0CkXaXp7hrann"
 TOKENS = ("id_token", "access_token", "refresh_token")
-EARLY_SECONDS = 3600.0  # longer than a review may last by default
+EARLY_SECONDS = 300.0
 TURN_SECONDS = 60.0
+ASK_SECONDS = 20.0
+ROOM = 64 * 1024  # bytes; several times what a login takes
+USED_UP = {"refresh_token_reused", "refresh_token_expired", "refresh_token_invalidated", "invalid_grant"}
 
 
 class LoginRefused(Exception):
     """The login is used up; a person has to log in again."""
+
+
+class LoginUnreachable(Exception):
+    """The login may be good, but its token has run out and the token endpoint gives no new one just now."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +57,20 @@ class Login:
     def _file(self) -> Path:
         return self.home / "auth.json"
 
+    @property
+    def _aside(self) -> Path:
+        return self.home / ".auth.json.new"
+
     def exists(self) -> bool:
         return self._tokens() is not None
 
     def digest(self) -> str:
-        """Changes with every new login; tells nothing of it."""
-        tokens = self._tokens() or {}
-        return hashlib.sha256(str(tokens.get("refresh_token")).encode()).hexdigest()[:16]
+        """Changes with every new login, not with a refresh; tells nothing of it."""
+        try:
+            whole = self._read()
+        except (OSError, ValueError):
+            return ""
+        return str(_ours(whole).get("login") or _digest(_tokens_of(whole)))
 
     def times(self) -> tuple[float | None, float | None]:
         """When it was last refreshed, and when its access token expires, in seconds of the epoch; None: not told."""
@@ -66,63 +80,119 @@ class Login:
             refreshed = told.replace(tzinfo=told.tzinfo or UTC).timestamp()
         except (OSError, ValueError):
             refreshed = None
-        return refreshed, _expires_at(self._tokens() or {}) or None
+        return refreshed, _expires_at(self._tokens() or {})
 
     def headers(self) -> dict[str, str]:
         """What the model gate adds to a request; the access token is refreshed first if it expires soon.
 
-        Raises LoginRefused if there is no login or the token endpoint refuses it; an endpoint that cannot be reached
-        leaves the old token in use.
+        Raises LoginRefused if there is no login or the token endpoint says that it is used up, LoginUnreachable if
+        the token has expired and the endpoint gives no other. Until then the old token stays in use.
         """
         tokens = self._tokens()
         if tokens is None:
             raise LoginRefused("there is no login")
-        if _expires_at(tokens) - self.clock() < EARLY_SECONDS:
-            tokens = self._refreshed()
-        headers = {"authorization": f"Bearer {tokens['access_token']}"}
-        if tokens.get("account_id"):
-            headers["chatgpt-account-id"] = str(tokens["account_id"])
-        return headers
-
-    def _refreshed(self) -> Mapping[str, Any]:
-        with held(self.home / ".refresh.lock", timeout=TURN_SECONDS):
-            whole = self._read()
-            tokens: dict[str, Any] = whole.get("tokens") or {}
-            if _expires_at(tokens) - self.clock() >= EARLY_SECONDS:
-                return tokens  # another process was first
+        expires = _expires_at(tokens)
+        if expires is not None and expires - self.clock() < EARLY_SECONDS:
             try:
-                answer = httpx.post(
-                    self.token_url,
-                    json={
-                        "client_id": CLIENT_ID,
-                        "grant_type": "refresh_token",
-                        "refresh_token": tokens.get("refresh_token"),
-                        "scope": "openid profile email",
-                    },
-                    timeout=20.0,
-                )
-                fresh = answer.json() if answer.status_code == 200 else {}
-            except (httpx.HTTPError, ValueError) as error:
-                log.warning("login.unrefreshed", error=type(error).__name__)
-                return tokens
-            if 400 <= answer.status_code < 500 and answer.status_code not in (408, 429):
-                raise LoginRefused(_reason(answer))
-            new = {name: fresh[name] for name in TOKENS if fresh.get(name)}
-            if "access_token" not in new:
-                log.warning("login.unrefreshed", status=answer.status_code)
-                return tokens
-            redaction.keep_secret(*map(str, new.values()))
-            tokens |= new
-            self._write(whole | {"tokens": tokens, "last_refresh": _iso(self.clock())})
-            log.info("login.refreshed")
-            return tokens
+                tokens = self._refreshed(tokens)
+            except LoginUnreachable:
+                if expires <= self.clock():
+                    raise
+        return _headers(tokens)
+
+    def renewed(self, refused: Mapping[str, str]) -> dict[str, str]:
+        """What to add instead of `refused`, which the API answered with 401. Raises LoginRefused, LoginUnreachable."""
+        tokens = self._tokens()
+        if tokens is None:
+            raise LoginRefused("there is no login")
+        if _headers(tokens) == refused:
+            tokens = self._refreshed(tokens)
+        return _headers(tokens)
+
+    def adopt(self, made: Path) -> None:
+        """Take over the auth.json that Codex wrote as `made`, whole or not at all.
+
+        Raises LoginRefused if there is no login in it, OSError.
+        """
+        try:
+            whole = json.loads(made.read_text("utf-8"))
+        except (OSError, ValueError):
+            whole = None
+        if not isinstance(whole, dict) or not _tokens_of(whole).get("access_token"):
+            raise LoginRefused("Codex wrote no login")
+        with held(self.home / ".refresh.lock", timeout=TURN_SECONDS):
+            self._write(whole | {"appliance": {"login": os.urandom(8).hex()}}, self._room())
+
+    # ---- refreshing
+
+    def _refreshed(self, old: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Other tokens than `old`: from the endpoint, or from another process that was first."""
+        try:
+            with held(self.home / ".refresh.lock", timeout=TURN_SECONDS):
+                self._recover()
+                whole = self._read()
+                tokens = _tokens_of(whole)
+                if tokens.get("access_token") != old.get("access_token"):
+                    return tokens
+                if _ours(whole).get("refused"):
+                    raise LoginRefused(str(_ours(whole)["refused"]))
+                return self._redeemed(whole, tokens)
+        except (OSError, ValueError) as error:
+            log.warning("login.unrefreshed", error=str(error)[:200])
+            raise LoginUnreachable(f"the login could not be refreshed: {error}") from error
+
+    def _redeemed(self, whole: Mapping[str, Any], tokens: Mapping[str, Any]) -> Mapping[str, Any]:
+        room = self._room()  # before the refresh token is spent: then a full disk costs no login
+        try:
+            fresh = self._ask(str(tokens.get("refresh_token")))
+        except (LoginRefused, LoginUnreachable) as error:
+            os.close(room)
+            self._aside.unlink(missing_ok=True)
+            if isinstance(error, LoginRefused):  # and it is not asked again, until there is another login
+                self._write({**whole, "appliance": {**_ours(whole), "refused": str(error)}}, self._room())
+            raise
+        tokens = {**tokens, **fresh}
+        ours = _ours(whole) | {"replaces": _digest(_tokens_of(whole))}
+        self._write({**whole, "tokens": tokens, "last_refresh": _iso(self.clock()), "appliance": ours}, room)
+        log.info("login.refreshed")
+        return tokens
+
+    def _ask(self, refresh_token: str) -> dict[str, Any]:
+        """The new tokens. Raises LoginRefused, LoginUnreachable."""
+        asked = {
+            "client_id": CLIENT_ID,
+            "grant_type": "refresh_token",
+            "refresh_token": refresh_token,
+            "scope": "openid profile email",
+        }
+        try:
+            answer = httpx.post(self.token_url, json=asked, timeout=ASK_SECONDS)
+            told = answer.json()
+        except httpx.HTTPError as error:
+            log.warning("login.unrefreshed", error=type(error).__name__)
+            raise LoginUnreachable(f"the token endpoint cannot be reached: {type(error).__name__}") from error
+        except ValueError:
+            told = None
+        told = told if isinstance(told, dict) else {}
+        fresh = {name: told[name] for name in TOKENS if told.get(name)}
+        redaction.keep_secret(*map(str, fresh.values()))
+        if answer.status_code == 200 and "access_token" in fresh:
+            return fresh
+        code, said = _error(told)
+        refused = 400 <= answer.status_code < 500 and code in USED_UP
+        if refused or answer.status_code in (400, 401):
+            raise LoginRefused(_without(said or f"HTTP {answer.status_code}", refresh_token))
+        log.warning("login.unrefreshed", status=answer.status_code, code=code)
+        raise LoginUnreachable(f"the token endpoint answered HTTP {answer.status_code}")
+
+    # ---- the file
 
     def _tokens(self) -> Mapping[str, Any] | None:
         try:
-            tokens = self._read().get("tokens")
+            tokens = _tokens_of(self._read())
         except (OSError, ValueError):
             return None
-        if not isinstance(tokens, dict) or not tokens.get("access_token"):
+        if not tokens.get("access_token"):
             return None
         redaction.keep_secret(*(str(tokens[name]) for name in TOKENS if tokens.get(name)))
         return tokens
@@ -133,42 +203,92 @@ class Login:
             raise ValueError("auth.json is no object")
         return found
 
-    def _write(self, whole: Mapping[str, Any]) -> None:
+    def _room(self) -> int:
+        """A file aside, with room for a login on the disk. Raises OSError."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._aside.unlink(missing_ok=True)
+        room = os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(room, 0, ROOM)
+        except OSError:
+            os.close(room)
+            self._aside.unlink(missing_ok=True)
+            raise
+        return room
+
+    def _write(self, whole: Mapping[str, Any], room: int) -> None:
         """Whole or not at all: a torn file would be a lost login, since the old refresh token is used up."""
-        aside = self._file.with_name(".auth.json.new")
-        aside.unlink(missing_ok=True)
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(room, "w", encoding="utf-8") as file:
             json.dump(whole, file)
             file.flush()
+            file.truncate()
             os.fsync(file.fileno())
-        aside.replace(self._file)
+        self._aside.replace(self._file)
+        self._settle()
+
+    def _settle(self) -> None:
+        """The rename is on the disk too."""
+        folder = os.open(self.home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _recover(self) -> None:
+        """Take over what a process wrote that died before the rename: its refresh token is the one that is good."""
+        try:
+            aside = json.loads(self._aside.read_text("utf-8"))
+        except (OSError, ValueError):
+            return
+        if not isinstance(aside, dict) or not _tokens_of(aside).get("access_token"):
+            return
+        if _ours(aside).get("replaces") == _digest(_tokens_of(self._read())):
+            self._aside.replace(self._file)
+            self._settle()
+            log.warning("login.recovered")
 
 
-def become_codex_login(home: Path, codex: Path) -> NoReturn:
-    """Turn this process into Codex's device-code login, which writes auth.json into `home`. Raises OSError."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (home / "config.toml").write_text('cli_auth_credentials_store = "file"\n', encoding="utf-8")
-    kept = ("PATH", "LANG", "TERM", "SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
-    env = {name: os.environ[name] for name in kept if name in os.environ}
-    os.execve(codex, [str(codex), "login", "--device-auth"], env | {"CODEX_HOME": str(home), "HOME": str(home)})
+def _headers(tokens: Mapping[str, Any]) -> dict[str, str]:
+    headers = {"authorization": f"Bearer {tokens['access_token']}"}
+    if tokens.get("account_id"):
+        headers["chatgpt-account-id"] = str(tokens["account_id"])
+    return headers
 
 
-def _expires_at(tokens: Mapping[str, Any]) -> float:
-    """When the access token expires, in seconds of the epoch; 0 if it does not say."""
+def _tokens_of(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    tokens = whole.get("tokens")
+    return tokens if isinstance(tokens, dict) else {}
+
+
+def _ours(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What this appliance notes in the file beside what Codex wrote."""
+    ours = whole.get("appliance")
+    return ours if isinstance(ours, dict) else {}
+
+
+def _digest(tokens: Mapping[str, Any]) -> str:
+    return hashlib.sha256(str(tokens.get("refresh_token")).encode()).hexdigest()[:16]
+
+
+def _expires_at(tokens: Mapping[str, Any]) -> float | None:
+    """When the access token expires, in seconds of the epoch; None if it does not say."""
     try:
         payload = str(tokens["access_token"]).split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
     except (KeyError, IndexError, ValueError, TypeError, binascii.Error):
-        return 0.0
+        return None
 
 
-def _reason(answer: httpx.Response) -> str:
-    try:
-        error = answer.json()["error"]
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP {answer.status_code}"
-    return str(error.get("message") or error.get("code")) if isinstance(error, dict) else str(error)
+def _error(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and words of a refusal, in either of the forms of OpenAI's and OAuth's (RFC 6749, 5.2)."""
+    error = told.get("error")
+    if isinstance(error, dict):
+        return str(error.get("code") or ""), str(error.get("message") or error.get("code") or "")[:300]
+    return str(error or ""), str(told.get("error_description") or error or "")[:300]
+
+
+def _without(text: str, secret: str) -> str:
+    return text.replace(secret, "***") if secret else text
 
 
 def _iso(moment: float) -> str:

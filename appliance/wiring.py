@@ -26,7 +26,7 @@ from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
 from appliance.health import write
 from appliance.keeping import Keeper
-from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused
+from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused, LoginUnreachable
 from appliance.meter import Budgets
 from appliance.owner import identity
 from appliance.progress import Progress
@@ -121,11 +121,7 @@ class Appliance:
             headers = {"authorization": f"Bearer {settings.openai_api_key.get_secret_value()}"}
             return codex.Model(settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers))
         url = CHATGPT_API if settings.model_url == OPENAI_API else settings.model_url
-        try:
-            headers = self.login.headers()
-        except LoginRefused:
-            headers = {}  # `no_login` names this before any review is asked for
-        return codex.Model(settings.model, settings.reasoning_effort, Upstream(url, headers))
+        return codex.Model(settings.model, settings.reasoning_effort, Upstream(url, login=self.login))
 
     def reviewer(self, *, rehearse: bool) -> Reviewer:
         state = self.settings.state_dir
@@ -218,6 +214,8 @@ class Appliance:
             self.login.headers()
         except LoginRefused as refused:
             return Fault("login", f"The ChatGPT login is used up: {refused}", LOGIN_REMEDY, str(refused))
+        except LoginUnreachable as error:  # perhaps it passes: the model gate will say so of a request
+            log.warning("login.unreachable", error=str(error))
         return None
 
     def credentials(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-pytest_plugins = ["fake_github.fixtures", "model_server"]
+pytest_plugins = ["fake_github.fixtures", "model_server", "issuer"]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,6 +26,8 @@ class Model:
     answers: list[Wire] = field(default_factory=lambda: [GOOD])
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     before: Callable[[BaseHTTPRequestHandler], bool] | None = None
+    accept: Callable[[dict[str, str]], bool] = lambda _: True
+    refusal: Wire = field(default_factory=lambda: Wire(401, {}, b"{}"))
     url: str = ""
 
 
@@ -42,7 +44,13 @@ def model() -> Iterator[Model]:
             if model.before is not None and model.before(self):
                 self.close_connection = True
                 return
+            if not model.accept(model.requests[-1][1]):
+                self.reply(model.refusal)
+                return
             answer = model.answers.pop(0) if len(model.answers) > 1 else model.answers[0]
+            self.reply(answer)
+
+        def reply(self, answer: Wire) -> None:
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

@@ -22,8 +22,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("delivery",),
     ("reviewing", "keeping"),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),
-    ("store", "forge", "git", "gate", "meter", "keys", "login", "protocols", "tables", "migrations", "settings",
-     "health", "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
+    ("store", "forge", "git", "gate", "meter", "keys", "login", "login_made", "protocols", "tables", "migrations",
+     "settings", "health", "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
     ("jail", "log"),
     ("process", "redaction"),
     ("core",),
@@ -117,7 +117,7 @@ def test_only_the_settings_read_the_environment() -> None:
         "appliance.settings",
         "appliance.process",
         "appliance.git.hardened",
-        "appliance.login",
+        "appliance.login_made",
         "appliance.serving",
         "appliance.battery",  # plants a canary there
         "appliance.attacks.files",  # looks for it
