@@ -38,6 +38,7 @@ class World:
         self.forge = Forge(self.repo)
         self.saw: list[str] = []
         self.status = ""
+        self.marked: list[str] = []
         model = codex.Model("none", "low", Upstream("http://localhost/v1"))
         slots = Slots(path / "slots")
         self.reviewer = Reviewer(Mirrors(path / "mirrors"), slots, self, model, lambda: None, 60.0)
@@ -56,6 +57,8 @@ class World:
         self.saw = sorted(os.fsdecode(name[2:]) for name in found.split(b"\0") if name)
         argv = ["git", f"--git-dir={job.checkout.git_dir}", f"--work-tree={tree}", "status", "--porcelain"]
         self.status = run(argv, timeout=60, cwd=tree, check=True).out
+        marks = run([*argv[:3], "ls-files", "-t"], timeout=60, cwd=tree, check=True).out.splitlines()
+        self.marked = [line[2:] for line in marks if line.startswith("S")]
         result = Result("correct", "Fine.", "Looked.", "None.")
         evidence = Evidence(("git diff",), files_changed=len(job.files))
         review = Review(
@@ -306,14 +309,19 @@ def test_many_large_files_are_too_large_together(world: World, monkeypatch: pyte
 def test_a_slot_that_lacked_a_file_shows_the_next_one_of_its_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Git hands the mark of a file that is left out on to its successor."""
+    """Git hands the mark of a file that is left out on to its successor, and is blind to it from then on."""
     monkeypatch.setattr(bounds, "MAX_FILE_BYTES", 10)
     blob, big = world.forge.blob(), world.forge.blob(b"x" * 11)
-    for data, seen in ((blob, ["a", "f"]), (big, ["a"]), (blob, ["a", "f"]), (big, ["a"])):
+    for data, seen, marked in (
+        (blob, ["a", "f"], []),
+        (big, ["a"], ["f"]),
+        (blob, ["a", "f"], []),
+        (big, ["a"], ["f"]),
+    ):
         assert (
             world.attempt(world.forge.head(world.forge.tree((FILE, "a", blob), (FILE, "f", data)))).review is not None
         )
-        assert world.saw == seen
+        assert (world.saw, world.marked) == (seen, marked)
 
 
 def test_a_delta_that_becomes_gigabytes_ends_git_and_nothing_else(
@@ -362,11 +370,14 @@ def test_endless_data_ends_at_the_bound_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(bounds, "MAX_FETCH_BYTES", 8 * 2**20)
 
+    sent: list[int] = []
+
     def objects() -> Iterator[bytes]:
         yield b"PACK" + (2).to_bytes(4, "big") + objects_told.to_bytes(4, "big")
         while True:
             pack = Pack()
             pack.add("blob", os.urandom(2**16))
+            sent.append(len(pack.entries[0]))
             yield pack.entries[0]
 
     server, head, _ = endless(world, objects)
@@ -376,6 +387,7 @@ def test_endless_data_ends_at_the_bound_and_leaves_nothing(
             world.attempt(head, source), Outcome.CONTEXT, "context too large: it takes more memory or disk than allowed"
         )
     assert world.written() < 2**20
+    assert sum(sent) < 40 * 2**20
 
 
 def drip() -> Iterator[bytes]:

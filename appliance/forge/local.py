@@ -1,5 +1,6 @@
 """A folder of git repositories as a forge: every branch beside the default one is a pull request."""
 
+import contextlib
 import os
 import re
 import time
@@ -65,7 +66,12 @@ class LocalForge:
         return list(found)
 
     def pulls(self, repository: str) -> list[Pull]:
-        """Every branch that has commits which the default branch lacks; none without any; raises ForgeError."""
+        """Every branch that has commits which the default branch lacks; none without any.
+
+        Raises ForgeError, also for a repository that takes objects from outside the folders: from the appliance's own
+        state it would be given what others keep secret.
+        """
+        self._refuse_borrowed(repository)
         if not _branches(repository):
             return []
         base_ref, base_sha = _default_branch(repository)
@@ -166,6 +172,17 @@ class LocalForge:
     def close(self) -> None:
         """Nothing is open."""
 
+    def _refuse_borrowed(self, repository: str) -> None:
+        roots = [root.resolve() for root in self._roots]
+        for path in _sources(repository):
+            if not any(path.resolve().is_relative_to(root) for root in roots):
+                raise ForgeError(
+                    "forge-refused",
+                    f"{repository} takes its objects from {path}, outside of the folders that are watched",
+                    remedy="take the link out (`.git`, `commondir` or `info/alternates`), or watch that folder too",
+                    permanent=True,
+                )
+
     def _folder(self, pull: Pull) -> Path:
         branch = quote(pull.head_ref, safe="")
         if len(branch) > 150:
@@ -213,6 +230,20 @@ def _is_repository(path: Path) -> bool:
 def _git_dir(repository: str) -> Path:
     dot_git = Path(repository, ".git")
     return dot_git if dot_git.exists() else Path(repository)
+
+
+def _sources(repository: str) -> Iterator[Path]:
+    """Every directory from which git would read objects of this repository, and what is a link in those."""
+    places = _git(
+        repository, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--git-path", "objects"
+    )
+    yield from map(Path, places.splitlines())
+    told = _git(repository, "count-objects", "-v")
+    yield from (Path(line.removeprefix("alternate: ")) for line in told.splitlines() if line.startswith("alternate: "))
+    objects = Path(places.splitlines()[-1])
+    for folder in (objects, objects / "pack"):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.is_symlink())
 
 
 def _git(repository: str, *args: str) -> str:

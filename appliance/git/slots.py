@@ -126,7 +126,8 @@ def _ready(
 
 
 def _is_whole(slot: Slot) -> bool:
-    """Whether it can be moved. Git hands the mark of a file that is left out on to the next file of this name."""
+    """Whether it can be moved. Git hands the mark of a file that is left out on to the next file of this name, and
+    would not see then what happens to it."""
     there = slot.git_dir.is_dir() and slot.tree.is_dir() and not slot.tree.is_symlink()
     return there and not (slot.git_dir / LEFT_OUT).exists()
 
