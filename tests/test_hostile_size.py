@@ -282,8 +282,8 @@ def base_of(pack: Pack) -> str:
 
 
 def test_a_sparse_file_is_left_out_and_named(world: World) -> None:
-    """600 MiB of zeros are 600 kB as packed; git hashes 2 GiB in ten seconds. The other files are reviewed, and the gate
-    is no success."""
+    """600 MiB of zeros are 600 kB as packed; git hashes 2 GiB in ten seconds. The other files are reviewed, and the
+    gate is no success."""
     base_pack, pack = Pack(), Pack()
     base = base_of(base_pack)
     tree = tree_data((FILE, "a", pack.add("blob", b"ONE\n")), (FILE, "big", pack.zeros(600)))
