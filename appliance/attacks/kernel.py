@@ -136,6 +136,7 @@ def rights(plan: Plan) -> Told:
     told = Told()
     uid = os.getuid()
     header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(1 << 21, 1 << 21, 0, 0, 0, 0)
+    nothing = (ctypes.c_uint32 * 6)()
     attempts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("setuid(0)", lambda: os.setuid(0)),
         ("setresuid(0)", lambda: os.setresuid(0, 0, 0)),
@@ -143,7 +144,7 @@ def rights(plan: Plan) -> Told:
         ("setgid(0)", lambda: os.setgid(0)),
         ("setgroups(0)", lambda: os.setgroups([0])),
         ("the capability SYS_ADMIN", lambda: _raising("capset", header, data)),
-        ("own", lambda: os.setresuid(uid, uid, uid)),  # the control
+        ("own", lambda: _raising("capset", header, nothing)),  # the control: to give up is allowed
     )
     got = _in_child(lambda: [name for name, attempt in attempts if _done(attempt)])
     told.reached += [name for name in got if name != "own"]
