@@ -14,6 +14,7 @@ from world import SANDBOX
 from appliance import health, settings, wiring
 from appliance.cli import main
 from appliance.core import doctor
+from appliance.core.budget import day_fault
 from appliance.core.doctor import Line, fine, found, of_fault, of_json, shown, to_json, well
 from appliance.core.doctor_causes import CAUSES
 from appliance.core.faults import Fault, named
@@ -155,6 +156,18 @@ def test_what_waits_and_until_when(parts: Appliance) -> None:
     line = list(loop.check(parts))[-1]
     assert (line.id, line.state, line.remedy) == ("held", "warning", "wait.")
     assert "UTC" in line.sentence and "quota" in line.sentence
+
+
+def test_a_days_budget_that_is_used_up_is_told(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [line.id for line in loop.check(parts)][2:] == ["holds"]
+    monkeypatch.setattr(Appliance, "day_fault", lambda _: day_fault(1000))
+    line = list(loop.check(parts))[-1]
+    assert (line.id, "token-budget" in line.sentence, "00:00 UTC" in line.sentence) == ("held", True, True)
+
+
+def test_a_cycle_that_failed_is_not_fine(parts: Appliance) -> None:
+    parts.store.set_note("cycle", {"last_ended": time.time(), "failed": True})
+    assert ids(loop.check(parts))[1] == "cycle-failed"
 
 
 # --- the model

@@ -94,6 +94,7 @@ def test_a_classic_token_is_told_nothing_but_404_and_it_is_the_right_all_the_sam
     github.add_token("ghp_poor", writes=False, classic=True, scopes=("read:user",))
     found = lines(github, token="ghp_poor")
     assert [line[0] for line in bad(found) if line[2] == "forge-permission"] == ["comment", "status"]
+    assert all("scope repo" in line.remedy for line in found if line.id == "forge-permission")
     assert "classic" in found[0].sentence and "read:user" in found[0].sentence
 
 

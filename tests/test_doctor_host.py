@@ -142,7 +142,7 @@ def test_what_the_engine_does_not_tell_is_never_fine(key: str) -> None:
     [
         ("review-appliance (enforce)", True, "apparmor"),
         ("review-appliance (complain)", True, "container-apparmor-complain"),
-        ("unconfined", True, "container-apparmor"),
+        ("unconfined", True, "container-apparmor-unconfined"),
         ("docker-default (enforce)", True, "container-apparmor"),
         ("review-appliance//null-bwrap (enforce)", True, "container-apparmor"),
         (None, True, "apparmor-unknown"),

@@ -63,6 +63,12 @@ CAUSES: tuple[Cause, ...] = (
         "see `docker logs --tail 50 review-appliance`; `docker compose restart` starts over.",
     ),
     Cause(
+        "cycle-failed",
+        "warning",
+        "The last cycle ended {ago} ago and met a fault.",
+        "`docker exec review-appliance appliance cycle` is a cycle now, and says which.",
+    ),
+    Cause(
         "held",
         "warning",
         "No review starts until {until}: {cause}: {sentence}",
@@ -274,6 +280,13 @@ CAUSES: tuple[Cause, ...] = (
         "container-apparmor",
         "fault",
         "The host has AppArmor and the container runs under {label}, not under {wanted}.",
+        "run `docker/up` as root; or `sudo apparmor_parser -r -W docker/apparmor/review-appliance`, "
+        "APPLIANCE_APPARMOR=review-appliance in .env, and " + RECREATE,
+    ),
+    Cause(
+        "container-apparmor-unconfined",
+        "warning",
+        "The host has AppArmor and the container is not confined by it, though {wanted} could be in force.",
         "run `docker/up` as root; or `sudo apparmor_parser -r -W docker/apparmor/review-appliance`, "
         "APPLIANCE_APPARMOR=review-appliance in .env, and " + RECREATE,
     ),

@@ -216,6 +216,8 @@ def apparmor(wanted: str, label: str | None, on: bool, why: str) -> Line:
     if label is None:
         return found("apparmor", "apparmor-unknown", why=why)
     name, _, mode = label.partition(" ")
+    if label == "unconfined":
+        return found("apparmor", "container-apparmor-unconfined", wanted=wanted)
     if name != wanted:
         return found("apparmor", "container-apparmor", label=label, wanted=wanted)
     if mode != "(enforce)":

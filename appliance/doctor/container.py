@@ -85,7 +85,8 @@ def check_apparmor(container: Any, info: Mapping[str, Any]) -> Iterator[Line]:
         done = container.exec_run(["cat", LABEL_FILE])
         said = done.output.decode("utf-8", "replace").strip("\0\n ")
         label, why = (said, "") if done.exit_code == 0 and said else (None, f"{LABEL_FILE} cannot be read in it")
-    yield apparmor(PROFILE, label, on, why)
+    asked = option("apparmor", container.attrs["HostConfig"]["SecurityOpt"] or ())
+    yield apparmor(PROFILE if asked in (None, "", "unconfined") else asked, label, on, why)
 
 
 def inside(container: Any, *options: str) -> Iterator[Line]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+from appliance.core.budget import next_day
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.doctor_forge import duration
 from appliance.core.faults import Fault
@@ -37,18 +38,20 @@ def _cycle(parts: Appliance) -> Line:
     patience = parts.settings.interval + parts.settings.review_timeout + GRACE_SECONDS
     if now - ended > patience:
         return found("cycle", "cycle-late", ago=duration(now - ended))
-    failed = ", and failed by a fault" if last.get("failed") else ""
-    return fine("cycle", f"The last cycle ended {duration(now - ended)} ago{failed}.")
+    ago = duration(now - ended)
+    return found("cycle", "cycle-failed", ago=ago) if last.get("failed") else fine("cycle", f"One ended {ago} ago.")
 
 
 def _holds(parts: Appliance) -> Iterator[Line]:
     memory = Memory(parts.store, parts.settings.interval, parts.credentials(), time.time, lambda: 0.0)
     held, now = memory.held(), time.time()
-    if held is not None and held.until > now:
-        fault = held.fault
+    waits = [(held.fault, held.until)] if held is not None and held.until > now else []
+    day = parts.day_fault()
+    waits += [(day, next_day(now))] if day else []
+    for fault, until in waits:
         told = {"cause": fault.cause, "sentence": fault.sentence, "remedy": fault.remedy}
-        yield found("holds", "held", until=clock_time(held.until, now), **told)
-    else:
+        yield found("holds", "held", until=clock_time(until, now), **told)
+    if not waits:
         yield fine("holds", "Nothing holds up the reviews.")
 
 

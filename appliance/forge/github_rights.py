@@ -14,7 +14,7 @@ from urllib.parse import quote
 from appliance.core.doctor_forge import Branch, Budget, Protection, Required, TokenFacts
 from appliance.forge import ForgeError
 from appliance.forge.github_client import GitHubClient
-from appliance.forge.github_errors import Answer, error_of, unreachable
+from appliance.forge.github_errors import PERMISSIONS, Answer, error_of, unreachable
 from appliance.forge.github_limits import epoch
 from appliance.forge.github_shapes import PULLS
 from appliance.git import git
@@ -124,7 +124,8 @@ class GitHubRights:
             )
         error = error_of(answer, self._client.redact)
         if error.cause == "forge-not-found":  # it was there when it was read: so it is the right to write
-            return ForgeError("forge-permission", str(error), remedy=error.remedy, permanent=True)
+            remedy = f"give GITHUB_TOKEN these permissions: {PERMISSIONS}; a classic token needs the scope repo."
+            return ForgeError("forge-permission", str(error), remedy=remedy, permanent=True)
         if error.permanent:
             return error
         raise error
@@ -146,11 +147,12 @@ def _json(answer: Answer) -> Any:
 
 
 def _budget(answer: Answer) -> Budget | None:
-    names = ("limit", "remaining", "reset")
-    found = [answer.headers.get(f"x-ratelimit-{name}", "") for name in names]
-    if not all(value.isdigit() for value in found):
+    """The budget of what the appliance asks ("core"); None if it is not told."""
+    told = _json(answer) if answer.status == 200 else None
+    core = _of(_of(told, "resources"), "core")
+    limit, remaining, reset = (_of(core, name) for name in ("limit", "remaining", "reset"))
+    if not all(isinstance(number, int) for number in (limit, remaining, reset)):
         return None
-    limit, remaining, reset = (int(value) for value in found)
     return Budget(limit, remaining, float(reset))
 
 

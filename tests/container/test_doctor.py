@@ -39,7 +39,7 @@ def lines(done: Done) -> list[dict[str, Any]]:
 def bad(done: Done) -> list[tuple[str, str, str]]:
     """What is not ok, but for what hangs on the machine of the tests and on Debian's bubblewrap."""
     told = [(line["check"], line["state"], line["id"]) for line in lines(done) if line["state"] != "ok"]
-    here = ("sandbox-advice", "engine-untried", "apparmor-unknown", "container-apparmor")
+    here = ("sandbox-advice", "engine-untried", "apparmor-unknown", "container-apparmor-unconfined")
     return [each for each in told if each[2] not in here]
 
 
@@ -168,6 +168,13 @@ def test_what_is_wrong_inside_is_a_fault_on_the_host_too(stack: Stack) -> None:
 def test_there_is_no_such_container() -> None:
     done = on_host("appliance-test-nobody", "--json")
     assert ("running", "fault", "container-missing") in bad(done) and done.code == 1
+
+
+def test_an_engine_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    done = on_host("any", "--json")
+    assert [(line["id"], line["place"]) for line in lines(done)] == [("engine-unreachable", "host")]
+    assert done.code == 1
 
 
 ALL_WRONG = (
