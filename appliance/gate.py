@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from appliance.core.answers import SseWatch, refusal, retry_seconds
+from appliance.core.asked import objection
 from appliance.core.budget import day_fault, next_day
 from appliance.core.masking import Mask, MaskedStream
 from appliance.core.upstream import Answer
@@ -59,12 +60,13 @@ class Credentials(Protocol):
 class Upstream:
     """The model's API at `base_url`; `headers` carry the key, or `login` is asked before each request.
 
-    `transport` is the rehearsal model's.
+    `model` is the only one that may be asked, if given. `transport` is the rehearsal model's.
     """
 
     base_url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     login: Credentials | None = None
+    model: str = ""
     transport: httpx.AsyncBaseTransport | None = None
 
 
@@ -166,6 +168,11 @@ class Gate:
                 self._note(Answer(413, message="the request is too large for the model gate"))
                 return refused(400, "context_length_exceeded", "the request is too large for the model gate")
         self.last_request = bytes(body)
+        why = objection(self.last_request, self._upstream.model)
+        if why:
+            log.warning("gate.refused", request="POST /v1/responses", why=why)
+            self._note(Answer(None, message=self._redacted(why), refused="asked"))
+            return refused(400, "not_let_through", f"not let through by the model gate: {why}")
         try:
             asked = self._meter.ask(len(body))
         except (OSError, SQLAlchemyError) as error:  # unknown is not "enough"

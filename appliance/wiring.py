@@ -119,9 +119,13 @@ class Appliance:
             return codex.Model(REHEARSAL_MODEL, "low", rehearsal.upstream(), rehearsal=True)
         if settings.openai_api_key:
             headers = {"authorization": f"Bearer {settings.openai_api_key.get_secret_value()}"}
-            return codex.Model(settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers))
+            return codex.Model(
+                settings.model, settings.reasoning_effort, Upstream(settings.model_url, headers, model=settings.model)
+            )
         url = CHATGPT_API if settings.model_url == OPENAI_API else settings.model_url
-        return codex.Model(settings.model, settings.reasoning_effort, Upstream(url, login=self.login))
+        return codex.Model(
+            settings.model, settings.reasoning_effort, Upstream(url, login=self.login, model=settings.model)
+        )
 
     def reviewer(self, *, rehearse: bool) -> Reviewer:
         state = self.settings.state_dir

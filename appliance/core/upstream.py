@@ -13,17 +13,19 @@ LOGIN_REMEDY = (
     "set a valid OPENAI_API_KEY in .env and run `docker compose up -d`; or log in to ChatGPT with "
     "`docker exec -it review-appliance appliance login`."
 )
-Refused = Literal["", "review", "large", "day", "time"]
+REPORT = "see `docker logs review-appliance`, and report this with it."
+Refused = Literal["", "review", "large", "day", "time", "asked"]
 
 
 @dataclass(frozen=True)
 class Answer:
     """One request to the model and its answer.
 
-    `status` is None when no answer came; `code` and `message` are the error's, from the body or from
-    `response.failed` in the stream; `ended` is how the stream ended; `resets_at` and `retry_at` are in seconds of the
-    epoch; `limits` are the headers that tell of rate limits; `usage` is None if none was told. `refused` says which of
-    the attempt's budgets (tokens of the review or of the day, time) the model gate refused it for, without asking.
+    `status` is None when no answer came; `code` and `message` are the error's, from the body or from `response.failed`
+    in the stream; `ended` is how the stream ended; `resets_at` and `retry_at` are in seconds of the epoch; `limits` are
+    the headers that tell of rate limits; `usage` is None if none was told. `refused` says which of the attempt's
+    budgets (tokens of the review or of the day, time) the model gate refused it for, without asking; or `asked`: for
+    what it asked for.
     """
 
     status: int | None
@@ -80,6 +82,12 @@ def _day_budget(last: Answer) -> Ending:
     return Ending(Outcome.DAY_BUDGET, "token budget of the day", fault=fault, retry_at=last.resets_at)
 
 
+def _asked(last: Answer) -> Ending:
+    """Codex asked for what our configuration lets it not have: another version than the one measured, or taken over."""
+    fault = Fault("model-request", f"Codex asked the model for what the gate does not send: {last.said}.", REPORT, "")
+    return Ending(Outcome.WORKSTATION, "the model gate refused what Codex asked for", fault=fault)
+
+
 def _quota(last: Answer) -> Ending:
     fault = Fault(
         "quota", f"The usage limit of the model is reached: {last.said}", "wait, or raise the plan's limit.", last.said
@@ -114,6 +122,7 @@ _RULES: tuple[tuple[Callable[[Answer], bool], Callable[[Answer], Ending]], ...] 
     (lambda last: last.refused == "time", lambda _: Ending(Outcome.TIMEOUT, Outcome.TIMEOUT.value)),
     (lambda last: last.refused in ("review", "large"), lambda last: Ending(Outcome.TOKEN_BUDGET, last.message)),
     (lambda last: last.refused == "day", _day_budget),
+    (lambda last: last.refused == "asked", _asked),
     (_is(_QUOTA, 402), _quota),
     (_is(_INPUT_TOO_LARGE, 413), lambda _: Ending(Outcome.CONTEXT, Outcome.CONTEXT.value)),
     (_is(_BUSY, 429, *_PASSING), _unreachable("The model's API is busy")),
