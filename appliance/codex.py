@@ -17,7 +17,7 @@ from appliance.core.events import Stream
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Result, Review, Usage
 from appliance.core.outcomes import Ending, Outcome
-from appliance.core.prompt import File, repair_prompt, review_prompt
+from appliance.core.prompt import File, Rule, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
 from appliance.core.tools import tool_outputs
@@ -67,13 +67,16 @@ class Model:
 
 @dataclass(frozen=True)
 class Job:
-    """One pull request ready to be read."""
+    """One pull request ready to be read. `rules` are the base branch's, which leaves out `excluded` files more."""
 
     pull: Pull
     base_sha: str
     merge_base: str
     files: Sequence[File]
     checkout: Checkout
+    rules: Sequence[Rule] = ()
+    exclude: Sequence[str] = ()
+    excluded: int = 0
 
 
 Progress = Callable[[str], None]
@@ -99,7 +102,7 @@ def review(
     """
     started = time.monotonic()
     meter = Meter(budgets, deadline=started + timeout)
-    prompt = review_prompt(job.pull, job.merge_base, job.files)
+    prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded)
     runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter)]
     judged = judge(runs)
     left = timeout - (time.monotonic() - started)

@@ -78,7 +78,7 @@ def fault(told: Fault) -> Fault:
 
 def review(found: Review) -> Review:
     """A review with no secret in the texts that the model wrote, commands included."""
-    result, evidence = found.result, found.evidence
+    result, evidence, held = found.result, found.evidence, found.configuration
     return replace(
         found,
         result=replace(
@@ -93,6 +93,7 @@ def review(found: Review) -> Review:
             commands=tuple(redacted(one) for one in evidence.commands),
             failed_commands=tuple(redacted(one) for one in evidence.failed_commands),
         ),
+        configuration=replace(held, notes=tuple(redacted(one) for one in held.notes)),
     )
 
 

@@ -10,9 +10,10 @@ from typing import Protocol
 
 import structlog
 
-from appliance import codex, redaction
+from appliance import codex, instructions, redaction
 from appliance.core.faults import Fault
-from appliance.core.findings import Evidence, Result, Review
+from appliance.core.findings import Configuration, Evidence, Result, Review
+from appliance.core.instructions import CONFIG
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Pull
@@ -39,7 +40,8 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Reviewer:
-    """What a review needs beside the pull request. `probe` examines the sandbox."""
+    """What a review needs beside the pull request. `probe` examines the sandbox; `block_priority` holds where the base
+    branch says no other."""
 
     mirrors: Mirrors
     slots: Slots
@@ -47,6 +49,7 @@ class Reviewer:
     model: codex.Model
     probe: Callable[[], Fault | None]
     timeout: float
+    block_priority: int = 1
     budgets: Budgets = field(default_factory=Budgets)
 
     def review(
@@ -95,8 +98,10 @@ class Reviewer:
             File(changed.path, changed.status, changed.added, changed.deleted, changed.old_path) for changed in changes
         ]
         seen = replace(pull, base_sha=base)
-        if not files:
-            return Ending(Outcome.REVIEWED, "nothing to review", review=_nothing(seen, merge_base, self.model))
+        held = instructions.of_base(mirror, base, files, self.block_priority)
+        if not held.files:
+            nothing = _nothing(seen, merge_base, self.model, held.configuration)
+            return Ending(Outcome.REVIEWED, "nothing to review", review=nothing)
         with (
             self.slots.checkout(
                 mirror,
@@ -110,9 +115,19 @@ class Reviewer:
             self.work.new("review-") as work,
         ):
             self.work.reserve(work)
-            progress(f"reviewing {len(files)} changed file{'' if len(files) == 1 else 's'} with {self.model.name}")
+            count = len(held.files)
+            progress(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}")
             ending = codex.review(
-                codex.Job(seen, base, merge_base, files, slot),
+                codex.Job(
+                    seen,
+                    base,
+                    merge_base,
+                    held.files,
+                    slot,
+                    held.rules,
+                    held.configuration.exclude,
+                    held.configuration.files_excluded,
+                ),
                 self.model,
                 work,
                 timeout=self.timeout,
@@ -121,10 +136,19 @@ class Reviewer:
                 progress=progress,
                 budgets=self.budgets,
             )
-            ending = redaction.ending(_with_limits(ending, left_out))
+            reviewable = {file.path for file in held.files}
+            ending = _with_limits(ending, [each for each in left_out if each.path in reviewable])
+            ending = redaction.ending(_held_to(ending, held.configuration))
             if ending.review is not None:
                 keep(ending.review, work)
             return ending
+
+
+def _held_to(ending: Ending, configuration: Configuration) -> Ending:
+    """The configuration travels with the review: gate and comment are made of it, also after a restart."""
+    if ending.review is None:
+        return ending
+    return replace(ending, review=replace(ending.review, configuration=configuration))
 
 
 def _with_limits(ending: Ending, left_out: Sequence[LeftOut]) -> Ending:
@@ -139,16 +163,20 @@ def _with_limits(ending: Ending, left_out: Sequence[LeftOut]) -> Ending:
     return replace(ending, review=replace(ending.review, result=result, evidence=evidence))
 
 
-def _nothing(pull: Pull, merge_base: str, model: codex.Model) -> Review:
-    """An empty diff is said so: the model is not asked, and the gate is no success."""
-    said = "Nothing to review: head and base differ in no file."
+def _nothing(pull: Pull, merge_base: str, model: codex.Model, held: Configuration) -> Review:
+    """An empty diff, or one that is left out as a whole, is said so: the model is not asked, the gate is no success."""
+    said, why = "Nothing to review: head and base differ in no file.", "The diff is empty."
+    if held.files_excluded:
+        said = f"Nothing to review: all changed files ({held.files_excluded}) are left out by `{CONFIG}`."
+        why = "The rules of the base branch leave out every file that is changed."
     return Review(
         target=pull.target,
         head_sha=pull.head_sha,
         base_ref=pull.base_ref,
         base_sha=pull.base_sha,
         merge_base=merge_base,
-        result=Result("inconclusive", said, "The diff is empty.", "Nothing was read, since nothing changed."),
+        result=Result("inconclusive", said, why, "Nothing was read."),
+        configuration=held,
         evidence=Evidence(),
         model=model.name,
         rehearsal=model.rehearsal,

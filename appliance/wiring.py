@@ -136,6 +136,7 @@ class Appliance:
             model=self.model(rehearse=rehearse),
             probe=self.scratch_probe,
             timeout=self.settings.review_timeout,
+            block_priority=self.settings.block_priority_number,
             budgets=self.budgets(rehearse=rehearse),
         )
 

@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ import pytest
 from appliance import cli, settings
 from appliance.core import catalogue, doctor, verdict
 from appliance.core.faults import Fault
-from appliance.core.findings import Evidence, Finding, Result, Review, Usage, Verdict
+from appliance.core.findings import Configuration, Evidence, Finding, Result, Review, Usage, Verdict
 from appliance.core.outcomes import Outcome
 from appliance.core.report import as_json
 from appliance.selftest import Report, Step
@@ -243,6 +243,7 @@ def test_the_example_of_a_review_is_what_the_code_prints() -> None:
     assert contract <= set(told)
     result = Result("incorrect", "s", "r", "l", (Finding("t", "b", 1, 0.9, "p", 1, 1),))
     review = Review("t", "h", "main", "b", "m", result, Usage(), Evidence(("git diff",), (), 1), 0.5, "model")
+    review = replace(review, configuration=Configuration(block_priority=1))
     assert keys(as_json(review, verdict.gate_of(review, 1))) == keys(told)
     assert set(told["findings"][0]) == {field.name for field in fields(Finding)}
     assert told["verdict"] in get_args(Verdict)

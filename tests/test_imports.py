@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cycle", "rehearsal"),
     ("publishing", "memory"),
     ("delivery",),
-    ("reviewing", "keeping"),
+    ("reviewing", "keeping", "instructions"),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "meter", "keys", "login", "login_made", "protocols", "tables", "migrations",
      "settings", "health", "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),

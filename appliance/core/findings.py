@@ -65,6 +65,26 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Configuration:
+    """What held for one review: the appliance's settings, and what the base branch says of its reviews.
+
+    `block_priority` is 0 to 3, None for a review that was made before this was kept. `exclude` are patterns as in
+    .gitignore, `files_excluded` how many files they left out, `excluded` the first of them. `rules` are the files that
+    rules were taken from, `digest` changes when anything of it does. `changed` are files of the pull request that
+    instruct agents, `notes` what a reader must know of all this.
+    """
+
+    block_priority: int | None = None
+    exclude: tuple[str, ...] = ()
+    files_excluded: int = 0
+    excluded: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    digest: str = ""
+    changed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Review:
     """Findings and verdict for one head SHA and base."""
 
@@ -80,3 +100,4 @@ class Review:
     model: str = ""
     rehearsal: bool = False
     nothing_to_review: bool = False
+    configuration: Configuration = field(default_factory=Configuration)

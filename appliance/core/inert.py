@@ -48,7 +48,8 @@ _LIVE_FENCE = re.compile(
 )
 # What stands where ours stands, and reads as ours does.
 _LIKE_OURS = re.compile(
-    r"^[\W_]*(?:verdict|evidence|limits|codex review|earlier review|reviewed head|rehearsal|instructions)(?![a-z])"
+    r"^[\W_]*(?:verdict|evidence|limits|rules|notes|rehearsal|codex review|earlier review|reviewed head|left out by"
+    r"|this pull request changes)(?![a-z])"
     r"|^[\W_]*\[P[0-3]\]|verdict[\W_]{1,9}(?:correct|incorrect|inconclusive)",
     re.IGNORECASE | re.MULTILINE,
 )

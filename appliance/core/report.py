@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from appliance.core.findings import Finding, Review
+from appliance.core.findings import Configuration, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Marker
-from appliance.core.verdict import Gate, blocking
+from appliance.core.verdict import Gate, blocking, blocks_at
 
 MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
 MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
+MAX_NAMED = 10
 _GAP = "\n\n"
 Permalink = Callable[[str, int, int], str | None]
 
@@ -49,15 +50,28 @@ def _top(review: Review, gate: Gate) -> list[str]:
         *(rehearsal if review.rehearsal else []),
         f"Reviewed head `{review.head_sha}` against base {code(review.base_ref)} at `{review.base_sha}`"
         f" (merge base `{review.merge_base}`).",
+        *_changed(review.configuration),
         _text(review.result.summary),
     ]
+
+
+def _changed(held: Configuration) -> list[str]:
+    if not held.changed:
+        return []
+    return [f"This pull request changes the instructions: {_names(held.changed)}; they take effect only once merged."]
+
+
+def _names(paths: Sequence[str], count: int | None = None) -> str:
+    """The first MAX_NAMED of `paths`, and how many more there are of `count` in all."""
+    more = (len(paths) if count is None else count) - len(paths[:MAX_NAMED])
+    return ", ".join(code(path) for path in paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _findings(review: Review, block_priority: int, permalink: Permalink) -> list[str]:
     findings = sorted(review.result.findings, key=lambda finding: finding.priority)
     if not findings:
         return [] if review.nothing_to_review else ["No findings."]
-    blockers = set(map(id, blocking(findings, block_priority)))
+    blockers = set(map(id, blocking(findings, blocks_at(review, block_priority))))
     return [_finding(finding, id(finding) in blockers, permalink) for finding in findings]
 
 
@@ -101,10 +115,25 @@ def _conclusion(review: Review) -> list[str]:
         f"**Verdict: {review.result.verdict}**\n\n{_text(review.result.reasoning)}",
         f"**Evidence**: {', '.join(looked)}.",
         *([f"<details><summary>Commands</summary>\n\n{commands}\n\n</details>"] if commands else []),
-        f"**Limits**\n\n{_text(review.result.limits) or 'none named'}",
+        *_rules(review.configuration),
+        f"**Limits**\n\n{_limits(review) or 'none named'}",
         f"<sub>{inert(review.model, one_line=True)} · {usage.input_tokens:,} tokens in"
         f" ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out · {review.seconds:.0f} s</sub>",
     ]
+
+
+def _rules(held: Configuration) -> list[str]:
+    """Which of the base branch's rules held, and what of them could not be used."""
+    used = [f"**Rules** of the base branch: {_names(held.rules)} (digest `{held.digest}`)."] if held.rules else []
+    notes = "\n".join(f"- {inert(note, one_line=True)}" for note in held.notes[:MAX_NAMED])
+    return [*used, *([f"**Notes**\n\n{notes}"] if notes else [])]
+
+
+def _limits(review: Review) -> str:
+    held = review.configuration
+    out = f"Left out by the base branch's rules: {_count(held.files_excluded, 'file')}: "
+    excluded = out + f"{_names(held.excluded, held.files_excluded)}." if held.files_excluded else ""
+    return _GAP.join(part for part in (excluded, _text(review.result.limits)) if part)
 
 
 def _count(number: int, noun: str) -> str:
@@ -126,6 +155,7 @@ def marker_findings(findings: Sequence[Finding], at_most: int) -> tuple[tuple[in
 
 def as_json(review: Review, gate: Gate) -> dict[str, object]:
     """The documented JSON of `review --format json` (docs/json.md); names are never changed, only added to."""
+    held = review.configuration
     return {
         "target": review.target,
         "head_sha": review.head_sha,
@@ -142,4 +172,13 @@ def as_json(review: Review, gate: Gate) -> dict[str, object]:
         "seconds": round(review.seconds, 3),
         "model": review.model,
         "rehearsal": review.rehearsal,
+        "configuration": {
+            "block_priority": None if held.block_priority is None else f"P{held.block_priority}",
+            "exclude": list(held.exclude),
+            "files_excluded": held.files_excluded,
+            "rules": list(held.rules),
+            "digest": held.digest,
+            "changed_instructions": list(held.changed),
+            "notes": list(held.notes),
+        },
     }

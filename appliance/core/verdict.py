@@ -42,8 +42,15 @@ def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:
     return [finding for finding in findings if finding.priority <= block_priority]
 
 
+def blocks_at(review: Review, block_priority: int) -> int:
+    """The priority that blocks: what held when the review was made, else the appliance's own now."""
+    held = review.configuration.block_priority
+    return block_priority if held is None else held
+
+
 def gate_of(review: Review, block_priority: int) -> Gate:
-    """What the gate shows for a finished review (DESIGN: success needs every condition).
+    """What the gate shows for a finished review (DESIGN: success needs every condition). `block_priority` is for a
+    review that does not say what held for it.
 
     A review without one successful command never gets here as a review; it is refused here once more, since this
     is the last place before the forge.
@@ -51,7 +58,7 @@ def gate_of(review: Review, block_priority: int) -> Gate:
     if review.nothing_to_review:
         return NOTHING_TO_REVIEW
     findings = review.result.findings
-    blockers = blocking(findings, block_priority)
+    blockers = blocking(findings, blocks_at(review, block_priority))
     if blockers:
         noun = "finding" if len(blockers) == 1 else "findings"
         priorities = ", ".join(f"P{priority}" for priority in sorted({finding.priority for finding in blockers}))

@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,31 @@ from appliance.process import MAX_OUTPUT, Completed, Limits
 FETCH_SECONDS = 900.0
 LOCAL_SECONDS = 120.0
 MAX_PACKS = 50
+MAX_ARGUMENTS = 200
 SUSPECT = "appliance-suspect"  # a file in a mirror whose objects turned out to be damaged: the next fetch starts anew
 
 # Attributes come from the repository under review: `-diff` would hide a change, `text`, `ident` or an encoding would
 # show other bytes than the commit has. This file outranks every .gitattributes (gitattributes(5)).
 ATTRIBUTES = "* !diff !text !eol !crlf !ident !filter !working-tree-encoding !merge !whitespace\n"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands at a path of a commit: `mode` is git's six octal digits, `size` in bytes."""
+
+    mode: str
+    blob: str
+    size: int
+
+    @property
+    def regular(self) -> bool:
+        return self.mode in ("100644", "100755")
+
+
+def _portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many at once as fit into an argv, whatever their lengths (4096 at most, of 2 MB)."""
+    for start in range(0, len(paths), MAX_ARGUMENTS):
+        yield paths[start : start + MAX_ARGUMENTS]
 
 
 @dataclass(frozen=True)
@@ -85,12 +105,25 @@ class Mirror:
 
     def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""
-        listing = self._git(["ls-tree", "-z", check_sha(commit), "--", path])
-        mode, _, rest = listing.stdout.partition(b" ")
-        if mode not in {b"100644", b"100755"}:
-            return None
-        blob = rest.split(b"\t", 1)[0].split(b" ")[1].decode()
-        return self._git(["cat-file", "blob", blob]).stdout[:limit]
+        entry = self.entries(commit, [path]).get(path)
+        return self.content(entry)[:limit] if entry and entry.regular else None
+
+    def entries(self, commit: str, paths: Sequence[str]) -> dict[str, Entry]:
+        """What `commit` has at those of `paths` where it has something, by path. Raises GitError."""
+        found = {}
+        for some in _portions(paths):
+            listing = self._git(["ls-tree", "-z", "-l", check_sha(commit), "--", *some]).stdout
+            for line in listing.split(b"\0")[:-1]:
+                told, _, raw = line.partition(b"\t")
+                mode, _, blob, size = told.split()
+                found[raw.decode("utf-8", "backslashreplace")] = Entry(
+                    mode.decode(), blob.decode(), int(size) if size.isdigit() else 0
+                )
+        return {path: found[path] for path in paths if path in found}
+
+    def content(self, entry: Entry) -> bytes:
+        """The whole of a file; look at its size first. Raises GitError."""
+        return self._git(["cat-file", "blob", entry.blob]).stdout
 
     def _git(self, args: list[str], *, check: bool = True) -> Completed:
         try:

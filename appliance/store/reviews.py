@@ -7,7 +7,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from appliance import redaction
-from appliance.core.findings import Evidence, Finding, Result, Review, Usage
+from appliance.core.findings import Configuration, Evidence, Finding, Result, Review, Usage
 from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
@@ -161,5 +161,15 @@ def load_review(fields: dict[str, Any]) -> Review:
     result["findings"] = tuple(Finding(**finding) for finding in result["findings"])
     for name in ("commands", "failed_commands"):
         evidence[name] = tuple(evidence[name])
-    parts = {"result": Result(**result), "evidence": Evidence(**evidence), "usage": Usage(**fields["usage"])}
+    parts = {
+        "result": Result(**result),
+        "evidence": Evidence(**evidence),
+        "usage": Usage(**fields["usage"]),
+        "configuration": _held(fields.get("configuration") or {}),  # the first version had none
+    }
     return Review(**(fields | parts))
+
+
+def _held(fields: dict[str, Any]) -> Configuration:
+    tuples: dict[str, Any] = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Configuration(**(fields | tuples))
