@@ -26,12 +26,21 @@ _NUMBERS: Mapping[str, Mapping[str, int]] = {
     "x86_64": {"clone": 56, "mount": 165, "umount": 166, "pivot_root": 155},
     "aarch64": {"clone": 220, "mount": 40, "umount": 39, "pivot_root": 41},
 }
-# pivot_root looks for the right to mount before it looks at its arguments, so it needs a mount namespace of its own.
+# pivot_root looks for the right to mount before it looks at its arguments, so it needs a mount namespace of its own,
+# and a clone takes both at once: this project's rules let `unshare` take nothing but a user namespace.
 _CHILD = """
-import ctypes, errno
+import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
 def told(result):
     return "done" if result >= 0 else errno.errorcode.get(ctypes.get_errno(), str(ctypes.get_errno()))
+def call(number, *given):
+    return libc.syscall(ctypes.c_long(number), *(ctypes.c_long(each) for each in given))
+child = call(CLONE, 0x10000000 | 0x20000 | 17, 0, 0, 0, 0)
+if child == 0:
+    print("call_pivot=" + told(call(PIVOT_ROOT, 0, 0)), flush=True)
+    os._exit(0)
+if child > 0:
+    os.waitpid(child, 0)
 unshared = told(libc.unshare(0x10000000))
 print("call_unshare=" + unshared)
 if unshared == "done":
@@ -39,8 +48,6 @@ if unshared == "done":
         print("userns_label=" + open("/proc/self/attr/current").read().strip("\\0\\n"))
     except OSError:
         pass
-    if told(libc.unshare(0x20000)) == "done":
-        print("call_pivot=" + told(libc.syscall(ctypes.c_long(PIVOT_ROOT), None, None)))
 """
 _TOLD = ("call_unshare", "userns_label", "call_pivot")
 
@@ -64,7 +71,7 @@ def in_a_namespace() -> dict[str, object]:
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
         return {}
-    script = _CHILD.replace("PIVOT_ROOT", str(numbers["pivot_root"]))
+    script = _CHILD.replace("PIVOT_ROOT", str(numbers["pivot_root"])).replace("CLONE", str(numbers["clone"]))
     try:
         done = process.run([sys.executable, "-I", "-S", "-c", script], timeout=10)
     except (OSError, RuntimeError):  # no process and no thread left for it

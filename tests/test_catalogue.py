@@ -281,6 +281,11 @@ OTHER_VERSIONS = [
     ("bwrap: Can't bind mount /oldroot/x on /newroot/x: realpath(destination): No such file or directory",
      "jail-layout"),  # from 0.6
     ("bwrap: Can't bind mount /oldroot/dev/null on /newroot/dev/null: No such file or directory", "dev-missing"),
+    ("bwrap: Can't open source /dev/null: No such file or directory", "dev-missing"),  # 0.12
+    ("bwrap: Can't open source /checkout: Permission denied", "jail-layout"),
+    ("bwrap: Can't mount on symlink destination /newroot/x", "jail-layout"),
+    ("bwrap: setuid use of bubblewrap is not supported", "setuid-bwrap"),
+    ("bwrap: Failed to make / slave: Invalid argument", "chroot-or-rootfs"),
     ("bwrap: Can't parse /proc/sys/kernel/overflowuid", "unknown"),
     ("bwrap: setting up gid map: Permission denied", "apparmor-unprivileged-userns"),
     ("bwrap: Setting userns2 failed: Operation not permitted", "unknown"),

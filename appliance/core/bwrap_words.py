@@ -11,8 +11,8 @@ import re
 _BEGINS = (
     r"loopback: Failed|setting up [ug]id map|error writing to setgroups|Creat(?:ing|e) [\w -]+ failed|"
     r"open /proc/\S+ failed|[Cc]an't (?:open|set)\b|cannot open /proc|Cant read pid|"
-    r"Can't (?:access|bind|chdir|chmod|create|find|fork|get|make|mkdir|mount|open|opendir|read|remount|send|set|stat|"
-    r"write)\b|"
+    r"Can't (?:access|bind|chdir|chmod|create|find|fork|get|make|mkdir|mount|open|opendir|read|remount|reopen|send|"
+    r"set|stat|write)\b|"
     r"Failed to|pivot_root|unmount old root|umount old root|chdir |fchdir |chroot |mounting proc|"
     r"setting up newroot bind|unshare (?:user|pid) ns|Setting (?:userns2|pidns) failed|"
     r"Joining (?:the )?specified user namespace failed|capget|capset failed|prctl|"
@@ -40,6 +40,7 @@ _SENTENCES = (
     r"|Joining the specified user namespace failed, it might not be a descendant of the current user namespace\."
     r"|Unable to set up system call filtering as requested: prctl\(PR_SET_SECCOMP\) reported EINVAL\. "
     r"\(Hint: this requires a kernel configured with CONFIG_SECCOMP and CONFIG_SECCOMP_FILTER\.\)"
+    r"|Can't mount on symlink destination \S{1,300}"
     r"|Cannot create new cgroup namespace because the kernel does not support it"
 )
 # A distribution's own advice at the end, on the same line.
@@ -65,11 +66,12 @@ CODEX = re.compile(
     r"|error running landlock: \w+\(.{0,300}"
     r"|error applying legacy Linux sandbox restrictions: .{1,300}"
     r"|permission profiles requiring direct runtime enforcement are incompatible with --use-legacy-landlock"
+    r"|filesystem-restricted execution requires bubblewrap .{1,100}"
     r"|(?:\S*sh: )?(?:line )?(?:\d+: )?bwrap: (?:command )?not found)"
 )
 FIRST_WORDS = re.compile(
     rf"bwrap: |{_OWN_WORDS}|error building bubblewrap command:|error running landlock|bubblewrap is unavailable|"
-    r"error applying legacy Linux|permission profiles requiring|thread '"
+    r"error applying legacy Linux|permission profiles requiring|filesystem-restricted execution|thread '"
 )
 # What a launcher writes beside it. A line of the command's own would show that the jail was up.
 BESIDE = re.compile(

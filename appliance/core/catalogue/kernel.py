@@ -52,7 +52,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The root directory is a chroot or the initial ramfs, in which no jail can change its root.",
         "start it with Docker on a system that was booted the usual way (`docker compose up -d`), not in a chroot or "
         "from an initial ramfs.",
-        texts=(r"pivot_root(\(/newroot\))?: Invalid argument",),
+        texts=(r"(pivot_root(\(/newroot\))?|Failed to make / slave): Invalid argument",),
         shared=(NO_PERMISSIONS,),
         confirm=(Condition("root_mount", r"absent|rootfs|ramfs"),),
         unsupported=True,

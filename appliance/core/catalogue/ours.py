@@ -29,6 +29,7 @@ ENTRIES: tuple[Entry, ...] = (
             r"(thread .*)?error running landlock",
             r"(thread .*|error applying )?legacy Linux sandbox restrictions",
             r"permission profiles .* incompatible with --use-legacy-landlock",
+            r"filesystem-restricted execution requires bubblewrap",
         ),
     ),
     Entry(
@@ -42,7 +43,7 @@ ENTRIES: tuple[Entry, ...] = (
         "dev-missing",
         "Device nodes such as /dev/null are missing, so the sandbox cannot have a /dev of its own.",
         f"the jail has to be made with `--dev /dev`; {_OURS}",
-        texts=(r"Can't bind mount /oldroot/dev/\w+ on /newroot/",),
+        texts=(r"Can't (bind mount /oldroot|open source )/dev/\w+",),
         confirm=(Condition("dev_missing", r".+"),),
     ),
     Entry(
@@ -55,7 +56,8 @@ ENTRIES: tuple[Entry, ...] = (
             r"Can't make symlink at",
             r"Can't find source path",
             r"Can't chdir to",
-            r"Can't (access|chmod|stat|get type of source|write data to file)",
+            r"Can't (access|chmod|stat|get type of (source|dest)|write data to file|reopen)",
+            r"Can't (open source (?!/dev/)|mount on symlink destination)",
             r"Can't (bind mount (?!/oldroot/dev/)|remount readonly on).*: (No such|Not a dir|Is a dir|File exists)",
             r"error building bubblewrap command: (?!Read-only file system)",
         ),
