@@ -10,9 +10,12 @@ otherwise. `POST /_control/rules` adds a rule, a JSON object; the first that fit
 | hold   | true: the answer waits until it is released, and then goes on as the rule says                |
 | status, body, headers | an HTTP answer instead of a stream                                             |
 | answer | `prose`: looks, then answers what is no JSON; `blind`: a fine review without having looked    |
+| calls  | what it does, one after the other, before it answers: a text is a command, an object an item   |
+| said   | its last message after that: a text as it is, an object as JSON                                |
 
 `DELETE /_control/rules` forgets them all and releases what they hold. `GET /_control/requests` lists what came, in
 order: the head it is about, the Authorization header, what commands returned, whether it is held back now.
+`GET /_control/bodies` lists the whole requests, as texts.
 """
 
 import asyncio
@@ -53,6 +56,16 @@ class Rule:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     answer: str = ""
+    calls: list[Any] = field(default_factory=list)
+    said: Any = None
+
+    def next(self, done: int) -> dict[str, Any]:
+        """What it does after `done` calls were answered."""
+        if done >= len(self.calls):
+            return _message(self.said if isinstance(self.said, str) else json.dumps(self.said or BLIND))
+        call = self.calls[done]
+        made = {"type": "function_call", "name": "exec_command", "call_id": f"call_{done}"}
+        return made | ({"arguments": json.dumps({"cmd": call})} if isinstance(call, str) else call)
 
 
 @dataclass
@@ -69,6 +82,7 @@ class Model:
     def __init__(self) -> None:
         self.rules: list[Rule] = []
         self.seen: list[Seen] = []
+        self.bodies: list[str] = []
         self.released = asyncio.Event()
 
     def app(self) -> Starlette:
@@ -77,6 +91,7 @@ class Model:
                 Route("/_control/rules", self._add, methods=["POST"]),
                 Route("/_control/rules", self._forget, methods=["DELETE"]),
                 Route("/_control/requests", self._requests),
+                Route("/_control/bodies", self._bodies),
                 Route("/v1/responses", self._respond, methods=["POST"]),
             ]
         )
@@ -94,6 +109,9 @@ class Model:
     async def _requests(self, _: Request) -> Response:
         return JSONResponse([asdict(seen) for seen in self.seen])
 
+    async def _bodies(self, _: Request) -> Response:
+        return JSONResponse(self.bodies)
+
     async def _respond(self, request: Request) -> Response:
         raw = await request.body()
         body = json.loads(raw)
@@ -104,6 +122,7 @@ class Model:
             outputs=[str(item["output"]) for item in items if item.get("type") == "function_call_output"],
         )
         self.seen.append(seen)
+        self.bodies.append(raw.decode("utf-8", "replace"))
         rule = self._rule(raw.decode())
         if rule.hold:
             seen.held = True
@@ -113,10 +132,12 @@ class Model:
             return JSONResponse(rule.body, rule.status, rule.headers)
         if "input" not in body:  # as the real one, which looks at the key first and then at what is asked
             return JSONResponse(NO_INPUT, 400)
+        if rule.calls or rule.said is not None:
+            return _stream(rule.next(sum(str(item.get("type")).endswith("_output") for item in items)))
         if rule.answer == "blind":
-            return _stream(json.dumps(BLIND))
+            return _stream(_message(json.dumps(BLIND)))
         if rule.answer == "prose" and seen.outputs:
-            return _stream("Looks good to me!")
+            return _stream(_message("Looks good to me!"))
         return await _rehearsal(raw)
 
     def _rule(self, raw: str) -> Rule:
@@ -141,19 +162,18 @@ async def _rehearsal(raw: bytes) -> Response:
     return Response(answer.content, answer.status_code, media_type="text/event-stream")
 
 
-def _stream(text: str) -> Response:
-    """An answer of one message, as server-sent events."""
-    message = {
-        "type": "message",
-        "role": "assistant",
-        "id": "msg_1",
-        "content": [{"type": "output_text", "text": text}],
-    }
+def _message(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text}]
+    return {"type": "message", "role": "assistant", "id": "msg_1", "content": content}
+
+
+def _stream(item: Mapping[str, Any]) -> Response:
+    """An answer of one item, as server-sent events."""
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     usage = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20, **details}
     events: list[Mapping[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_1"}},
-        {"type": "response.output_item.done", "item": message},
+        {"type": "response.output_item.done", "item": item},
         {"type": "response.completed", "response": {"id": "resp_1", "usage": usage}},
     ]
     lines = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)

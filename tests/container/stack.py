@@ -84,6 +84,12 @@ class ScriptedModel:
         seen: list[dict[str, Any]] = self._http.get("/_control/requests").raise_for_status().json()
         return seen
 
+    @property
+    def bodies(self) -> list[str]:
+        """Every request whole."""
+        bodies: list[str] = self._http.get("/_control/bodies").raise_for_status().json()
+        return bodies
+
     def asked(self, head: str) -> int:
         """How many requests were about this head."""
         return sum(request["head"] == head for request in self.requests)
