@@ -5,7 +5,6 @@ import os
 import re
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,7 +71,7 @@ class OwnerLocks:
         with self._guard:
             if self._mine is None:
                 self._sweep()
-                owner = f"{os.getpid()}-{uuid.uuid4().hex}"
+                owner = f"{os.getpid()}-{os.urandom(16).hex()}"  # not `uuid`: its import dies where uname is refused
                 aside = self._root / f".{owner}"  # locked before anybody can see it
                 lock = try_lock(aside)
                 assert lock is not None

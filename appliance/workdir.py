@@ -13,7 +13,8 @@ as it lives. What proves that an owner is gone:
 
 A free lock alone is no proof on a network filesystem: there it may be kept by the client only, and two machines of
 one name would delete each other's live directories. On a local filesystem one kernel keeps all locks, so that a
-container that was killed and started again (same kernel, new pid namespace) gets its directories back.
+container that was killed and started again (same kernel, new pid namespace) gets its directories back. The number of a
+pid namespace may be given to a later one; then the earlier, of the same boot, has ended with all its processes.
 """
 
 import fcntl

@@ -242,6 +242,7 @@ def test_deletion_follows_no_link_and_stays_in_the_root(root: Path, dead: Path, 
     (dead / "content" / "file-link").symlink_to(outside / "precious")
     (root / "whole-link").symlink_to(outside)
     os.utime(outside, (0, 0))
+    os.utime(root / "whole-link", (0, 0), follow_symlinks=False)
     (root / "a-file").write_text("not ours")
     assert WorkDirs(root).reclaim() == [dead]
     assert (outside / "precious").read_text() == "kept"
