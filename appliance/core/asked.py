@@ -11,7 +11,7 @@ from typing import Any
 
 OUR_TOOLS = {"function", "custom", "local_shell", "namespace"}  # run by Codex itself
 KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
-FETCHED = ("image_url", "file_url", "server_url", "url", "file_id")
+FETCHED = ("image_url", "file_url", "file_id")
 MAX_DEPTH = 200
 
 

@@ -9,6 +9,7 @@ otherwise. `POST /_control/rules` adds a rule, a JSON object; the first that fit
 | times  | for how many requests it holds; without it, for all                                           |
 | hold   | true: the answer waits until it is released, and then goes on as the rule says                |
 | status, body, headers | an HTTP answer instead of a stream                                             |
+| usage  | so many input tokens are told of the answer                                                    |
 | answer | `prose`: looks, then answers what is no JSON; `blind`: a fine review without having looked    |
 | calls  | what it does, one after the other, before it answers: a text is a command, an object an item   |
 | said   | its last message after that: a text as it is, an object as JSON                                |
@@ -56,6 +57,7 @@ class Rule:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     answer: str = ""
+    usage: int | None = None
     calls: list[Any] = field(default_factory=list)
     said: Any = None
 
@@ -138,7 +140,7 @@ class Model:
             return _stream(_message(json.dumps(BLIND)))
         if rule.answer == "prose" and seen.outputs:
             return _stream(_message("Looks good to me!"))
-        return await _rehearsal(raw)
+        return await _rehearsal(raw, rule.usage)
 
     def _rule(self, raw: str) -> Rule:
         for rule in self.rules:
@@ -154,12 +156,15 @@ class Model:
             await asyncio.sleep(0.05)
 
 
-async def _rehearsal(raw: bytes) -> Response:
+async def _rehearsal(raw: bytes, usage: int | None) -> Response:
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=rehearsal.app()), base_url="http://script"
     ) as client:
         answer = await client.post("/v1/responses", content=raw)
-    return Response(answer.content, answer.status_code, media_type="text/event-stream")
+    content = answer.content
+    if usage is not None:
+        content = re.sub(rb'"input_tokens": \d+', b'"input_tokens": %d' % usage, content)
+    return Response(content, answer.status_code, media_type="text/event-stream")
 
 
 def _message(text: str) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Faults of the model, end to end: what counts, what does not, and what is shown (DESIGN section 4)."""
 
+import base64
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 from .conftest import Start
-from .stack import HARMLESS, REPOSITORY, Stack, eventually
+from .stack import HARMLESS, KEY, REPOSITORY, Stack, eventually
 
 WAITING = ("pending", "waiting for the Codex review")
 
@@ -133,3 +135,77 @@ def test_closed_during_a_review(stack: Stack) -> None:
     stack.cycles(1)
     assert stack.comments(1) == []
     assert {state for state, _ in stack.statuses(pull["head_sha"])} == {"pending"}
+
+
+# ---- budgets
+
+
+def tokens(stack: Stack) -> dict[str, Any]:
+    told: dict[str, Any] = stack.exec("appliance", "status", "--json").json["tokens"]
+    return told
+
+
+def test_a_review_that_uses_up_its_tokens_counts_and_is_given_up_with_that_reason(stacks: Start) -> None:
+    stack = stacks(APPLIANCE_TOKENS_PER_REVIEW=200_000, APPLIANCE_MAX_ATTEMPTS=2)
+    pull = begin(stack, usage=150_000)
+    said = "review failed 2 times: token budget of the review (200,000 tokens) is used up"
+    stack.wait_gate(pull["head_sha"], "error", said, seconds=90)
+    assert len(stack.model.requests) == 4, "two in each attempt: the third was not sent, and Codex did not try again"
+    assert stack.log.count('outcome="token budget"') + stack.log.count("outcome='token budget'") == 2
+    assert stack.comments(1) == []
+    assert stack.health[0] == "healthy"
+    assert tokens(stack)["used"] > 600_000
+    stack.model.clear()
+    assert stack.exec("appliance", "retry", f"{REPOSITORY}#1").code == 0
+    stack.wait_gate(pull["head_sha"], "failure", "1 blocking finding")
+
+
+def test_a_used_up_day_holds_all_reviews_in_good_health_until_it_is_over_or_the_limit_is_raised(
+    stacks: Start,
+) -> None:
+    stack = stacks(APPLIANCE_TOKENS_PER_DAY=200_000)
+    pull = begin(stack, usage=150_000)
+    stack.wait_gate(pull["head_sha"], "pending", "token budget of the day is used up, next try 00:00 UTC")
+    uncounted(stack, pull["head_sha"])
+    told = "token-budget: The token budget of the day (200,000 tokens) is used up. Next try "
+    stack.wait_health("healthy", f"healthy: watching 1 pull request; {told}")
+    asked = len(stack.model.requests)
+    assert asked == 2
+    done = stack.exec("appliance", "cycle")
+    assert done.code == 0, "it is what the setting asks for"
+    once = stack.exec("review", f"{REPOSITORY}#1")
+    assert (once.code, once.err.count("token-budget: ")) == (1, 1)
+    assert len(stack.model.requests) == asked
+    assert tokens(stack)["limit"] == 200_000 < tokens(stack)["used"]
+    assert stack.row(1)["next_try"].endswith("T00:00:00Z")
+    stack.model.clear()
+    stack.environment = {**stack.environment, "APPLIANCE_TOKENS_PER_DAY": "100000000"}
+    stack.start()
+    stack.wait_gate(pull["head_sha"], "failure", "1 blocking finding", seconds=90)
+    assert tokens(stack)["used"] > 300_000, "a restart forgets nothing"
+
+
+# ---- the ChatGPT login
+
+
+def test_with_a_login_the_gate_alone_adds_its_token(stacks: Start) -> None:
+    stack = stacks(OPENAI_API_KEY="")
+    pull = begin(stack)
+    stack.wait_health("unhealthy", "unhealthy: login: ")
+    offline = stack.exec("env", "HTTPS_PROXY=http://127.0.0.1:1", "appliance", "login")
+    assert offline.code == 1
+    assert offline.err.startswith("login: Codex could not log in: ") and offline.err.count("\n") == 1
+    assert "Next: check the network" in offline.err
+    assert stack.exec("sh", "-c", "find /var/lib/appliance/login -type f -size +0").out == "", "no half login"
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": int(time.time()) + 86_400}).encode()).rstrip(b"=").decode()
+    kept = {"access_token": f"eyJh.{claims}.planted", "refresh_token": "rt-planted-token", "account_id": "acct-1"}
+    write = f"umask 077; mkdir -p /var/lib/appliance/login; echo '{json.dumps({'tokens': kept})}' >"
+    stack.exec("sh", "-c", f"{write} /var/lib/appliance/login/auth.json")
+    stack.wait_gate(pull["head_sha"], "failure", "1 blocking finding", seconds=90)
+    stack.wait_health("healthy")
+    assert {request["authorization"] for request in stack.model.requests} == {f"Bearer {kept['access_token']}"}
+    assert KEY not in stack.log
+    for secret in (kept["access_token"], kept["refresh_token"]):
+        assert secret not in stack.log
+        found = stack.exec("grep", "-rlaF", "--", secret, "/var/lib/appliance", "/run", "/tmp")
+        assert found.out.split() == ["/var/lib/appliance/login/auth.json"], "and it is nowhere else"
