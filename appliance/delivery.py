@@ -78,7 +78,7 @@ class Delivery:
         if found := _landed(ours, stored, pull):
             return found
         earlier = [mark for _, mark in ours if mark.target == pull.target and not mark.is_of(pull)]
-        body = self.body(stored, pull, forge, earlier[-1] if earlier else None)
+        body = self.body(stored, pull, forge, max(earlier, key=lambda mark: mark.at, default=None))
         self.store.set_note(POSTING, {"review": stored.id, "at": self.clock()})
         try:
             posted = forge.post_comment(pull, body)
@@ -150,7 +150,8 @@ class Delivery:
     def learn(self, forge: Forge, pull: Pull) -> bool:
         """Take over what the forge has of ours for this head and base; False if it could not be asked.
 
-        Markers of reviews that a person has asked to do again do not count.
+        Markers of reviews that a person has asked to do again do not count. The newest by its own time holds, not the
+        last comment: anyone can post a copy of an older one.
         """
         try:
             comments = forge.comments(pull)
@@ -158,11 +159,11 @@ class Delivery:
             log.warning("comments.unknown", target=pull.target, error=str(error))
             return False
         after = self.store.again_after(pull.target)
-        for found in reversed(comments):
-            mark = markers.read(found.body, self.key)
-            if mark and mark.is_of(pull) and mark.at > after:
-                self.store.learn(pull, mark.gate, found.id, found.url)
-                break
+        read = [(markers.read(found.body, self.key), found) for found in comments]
+        of_it = [(mark, found) for mark, found in read if mark and mark.is_of(pull) and mark.at > after]
+        if of_it:
+            mark, found = max(of_it, key=lambda one: one[0].at)
+            self.store.learn(pull, mark.gate, found.id, found.url)
         self.store.set_looked_at(pull)
         return True
 
