@@ -176,7 +176,8 @@ def _bounded(argv: Sequence[str], limits: Limits, env: Mapping[str, str]) -> lis
         return list(argv)
     if shutil.which(argv[0], path=env.get("PATH")) is None:
         raise ProgramMissing(errno.ENOENT, "not installed", argv[0])
-    return ["env", "--ignore-signal=XFSZ", "prlimit", *given, "--", *argv]
+    ignored = ["env", "--ignore-signal=XFSZ"] if limits.file is not None else []
+    return [*ignored, "prlimit", *given, "--", *argv]
 
 
 def _ended_within(process: "subprocess.Popen[bytes]", seconds: float) -> bool:

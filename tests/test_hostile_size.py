@@ -294,7 +294,7 @@ def test_a_sparse_file_is_left_out_and_named(world: World) -> None:
     assert world.saw == ["a"]
     assert 'Not checked out, so not read as files: "big" (it has more than 100 MiB).' in ending.review.result.limits
     gate = gate_of(ending.review, 1)
-    assert (gate.state, gate.description) == ("error", "1 changed files could not be shown to the reviewer")
+    assert (gate.state, gate.description) == ("error", "1 changed file could not be shown to the reviewer")
     assert world.written() < 20 * 2**20
 
 

@@ -65,8 +65,9 @@ def gate_of(review: Review, block_priority: int) -> Gate:
         return Gate("failure", f"{len(blockers)} blocking {noun} ({priorities})")
     if not review.evidence.commands:
         return Gate("error", "the reviewer ran no command, so nobody looked")
-    if review.evidence.files_left_out:
-        return Gate("error", f"{review.evidence.files_left_out} changed files could not be shown to the reviewer")
+    if left_out := review.evidence.files_left_out:
+        noun = "file" if left_out == 1 else "files"
+        return Gate("error", f"{left_out} changed {noun} could not be shown to the reviewer")
     if review.result.verdict == "inconclusive":
         return Gate("error", "the review is inconclusive")
     if review.result.verdict == "incorrect" and not findings:
