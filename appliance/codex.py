@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
-from appliance import codex_config, jail, process
+from appliance import codex_config, facts, jail, process
 from appliance.core.ending import Invalid, Run, judge
 from appliance.core.events import Stream
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, beside, cured
 from appliance.core.findings import Evidence, Result, Review, Usage
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File, Rule, repair_prompt, review_prompt
@@ -97,10 +97,11 @@ def review(
 
     `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds, and so are `budgets`.
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
-    named as what it is. Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails
-    us.
+    named as what it is, and one that is well again from what it said and from the facts that last.
+    Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails us.
     """
     started = time.monotonic()
+    counted = facts.counters()
     meter = Meter(budgets, deadline=started + timeout)
     prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded)
     runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter)]
@@ -116,9 +117,14 @@ def review(
         return Ending(
             Outcome.REVIEWED, "reviewed", review=_review(job, model, judged, runs, time.monotonic() - started)
         )
+    seen = judged.fault if isinstance(judged, Ending) and judged.outcome is Outcome.SANDBOX else None
     fault = probe()
     if fault:
+        fault = beside(fault, seen) if seen else fault
         return Ending(Outcome.SANDBOX, f"the sandbox failed: {fault.cause}", fault=fault, selftest_sees=True)
+    if seen:
+        read = {**facts.everything(), **facts.risen(counted, facts.counters())}
+        return Ending(Outcome.SANDBOX, judged.reason, fault=cured(seen, read))
     if isinstance(judged, Invalid):
         return Ending(Outcome.MODEL_OUTPUT, f"no valid review: {judged.reason}"[:300])
     return judged

@@ -3,13 +3,14 @@
 import json
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from test_faults import DEBIAN, LOOPBACK, PLAIN, UBUNTU, UID_MAP, UID_MAP_EPERM, UPSTREAM
 
 from appliance.core.catalogue import CATALOGUE, Entry
-from appliance.core.faults import classify, is_bwrap_failure, name_of, named
+from appliance.core.faults import beside, classify, cured, is_bwrap_failure, name_of, named
 
 DATA = Path(__file__).parent / "data"
 FAULTS = (Path(__file__).parent.parent / "docs" / "faults.md").read_text(encoding="utf-8")
@@ -225,6 +226,47 @@ def test_unsupported_is_what_no_setting_here_can_cure() -> None:
     assert unsupported == {"gvisor", "no-userns-kernel", "enosys", "chroot-or-rootfs"}
     assert named("gvisor").unsupported
     assert not named("seccomp-clone").unsupported
+
+
+# During a review: what was seen then, what is found or read afterwards.
+
+SEEN = classify("review", UID_MAP, 1, {})
+
+
+def test_a_fault_that_is_gone_is_named_from_its_text_and_from_the_facts_that_last() -> None:
+    well_again = {**UBUNTU, "apparmor_restrict_unprivileged_userns": "0", "userns_label": "unconfined"}
+    told = cured(SEEN, well_again)
+    assert told.cause == "apparmor-unprivileged-userns"  # the profile or the sysctl may have been another one then
+    assert told.facts["apparmor_restrict_unprivileged_userns"] == "0"
+    assert told.facts["exit_code"] == 1
+    assert "during a review" in told.told
+    assert "review-appliance" in told.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "cause"),
+    [
+        (UID_MAP, HOST, "unknown"),  # no security module, then as now
+        (DEBIAN, {**UBUNTU, "call_clone": "EPERM"}, "seccomp-clone"),
+        (DEBIAN, HOST, "unknown"),
+        ("thread 'main' panicked at x.rs:1:1", {**HOST, "pids_denied": 4}, "pids-limit"),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", HOST, "proc-masked"),
+    ],
+)
+def test_facts_that_last_decide_after_a_review_too(text: str, facts: dict[str, object], cause: str) -> None:
+    assert cured(classify("review", text, 1, {}), facts).cause == cause
+
+
+def test_what_the_probe_finds_is_first_and_another_cause_of_the_review_beside_it() -> None:
+    found = classify(
+        "proc", "bwrap: Can't mount proc on /proc: Operation not permitted", 1, {"proc_masks": "/proc/bus"}
+    )
+    both = beside(found, SEEN)
+    assert (both.cause, both.also) == ("proc-masked", ("apparmor-unprivileged-userns",))
+    assert beside(found, classify("review", LOOPBACK, 1, {})) == found
+    assert beside(found, found) == found
+    without = replace(found, facts={**found.facts, "label": "absent"})
+    assert beside(without, SEEN) == without, "the facts of the probe refute it"
 
 
 # What lies between bwrap and us.

@@ -246,6 +246,16 @@ def test_good_is_good() -> None:
     assert isinstance(judge([Run(0, False, "", parse(GOOD), (OK,))]), Invalid)  # its answer is `{}`
 
 
+def test_a_sandbox_that_fails_in_a_review_is_named_by_its_text_until_facts_are_read() -> None:
+    masked = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"
+    fault = ending(reviewed(LOOK, broken(masked), text="I was unable to review.")).fault
+    assert fault is not None
+    assert (fault.cause, fault.facts) == ("proc-masked", {"step": "review", "exit_code": 1, "told_by": "text"})
+    jail = ending(Run(1, False, f"{masked}\n", parse([]), ())).fault
+    assert jail is not None
+    assert jail.cause == "proc-masked"
+
+
 def test_r45_with_no_event_for_the_command_what_the_model_was_told_says_that_the_sandbox_is_dead() -> None:
     """With only the inner bwrap dead, Codex 0.163 has no event at all for the command."""
     silent = replace(reviewed(text="I was unable to review."), told=(Command("ls", BWRAP, 1, "failed"),))

@@ -169,6 +169,18 @@ def test_scenario_2_whatever_the_model_makes_of_a_dead_sandbox_is_no_verdict(
     assert (got.outcome, got.fault, got.review) == (Outcome.SANDBOX, SANDBOX, None)
 
 
+def test_scenario_2_a_sandbox_that_is_well_again_is_named_from_what_it_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.facts.everything", lambda: {"label": "unconfined", "proc_masks": ""})
+    died = command("ls", "bwrap: setting up uid map: Permission denied\n", 1, "failed")
+    got = with_codex(world, monkeypatch, [codex_reviewed(LOOK, died, text=answer())])
+    assert got.outcome is Outcome.SANDBOX
+    assert got.fault is not None
+    assert (got.fault.cause, got.fault.facts["proc_masks"]) == ("apparmor-unprivileged-userns", "")
+    assert "during a review" in got.fault.sentence
+
+
 def test_scenario_2_a_sandbox_that_works_makes_it_the_models_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.core.events import Command, Stream
-from appliance.core.faults import Fault, is_bwrap_failure
+from appliance.core.faults import Fault, classify, is_bwrap_failure
 from appliance.core.findings import Result
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.result import InvalidResult, parse_result
@@ -43,7 +43,7 @@ def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
     stream = run.stream
     broken = _dead_sandbox(stream.commands) or _dead_sandbox(run.told)
     if broken:
-        return Ending(Outcome.SANDBOX, "Codex's sandbox failed during the review", fault=_sandbox(broken.output))
+        return _sandbox("Codex's sandbox failed during the review", broken.output, broken.exit_code)
     if stream.malformed:
         return _workstation("codex-protocol", "Codex printed what is not an event of its", stream.malformed[0])
     if stream.completed and run.code == 0 and not run.timed_out:
@@ -64,7 +64,7 @@ def _failed(run: Run) -> Ending:
         return upstream
     if not run.stream.started:
         if _bwrap_lines(run.stderr):
-            return Ending(Outcome.SANDBOX, "the jail failed", fault=_sandbox(run.stderr))
+            return _sandbox("the jail failed", run.stderr, run.code)
         return _workstation("codex-start", "Codex did not start", run.stderr.strip() or f"exit code {run.code}")
     if run.code in KILLED:
         return Ending(Outcome.INTERRUPTED, "Codex was killed, perhaps for lack of memory")
@@ -114,10 +114,9 @@ def _bwrap_lines(stderr: str) -> bool:
     return any(line.startswith("bwrap: ") for line in stderr.splitlines())
 
 
-def _sandbox(symptom: str) -> Fault:
-    """Named by its text alone for now: the probe that runs next knows the facts."""
-    remedy = "run `docker exec review-appliance appliance selftest` and do what it says."
-    return Fault("unknown", "Codex's sandbox failed during a review.", remedy, symptom.strip()[:2000])
+def _sandbox(reason: str, symptom: str, code: int | None) -> Ending:
+    """Named by its text alone: no fact can be read here. `codex.review` reads them and names it again."""
+    return Ending(Outcome.SANDBOX, reason, fault=classify("review", symptom, code, {}))
 
 
 def _workstation(cause: str, sentence: str, symptom: str) -> Ending:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from appliance.core.catalogue import CATALOGUE, UNKNOWN, Condition, Entry
 from appliance.core.catalogue.entry import page_of
 from appliance.core.wording import is_bwrap_failure, is_jail_fault, messages
 
-__all__ = ["Fault", "classify", "full_stop", "is_bwrap_failure", "name_of", "named"]
+__all__ = ["Fault", "beside", "classify", "cured", "full_stop", "is_bwrap_failure", "name_of", "named"]
 
 MAX_SYMPTOM = 2000  # characters kept of a program's raw text
 MAX_ALSO_TOLD = 3  # of the other causes that fit, as people read it; `also` has all
@@ -77,6 +77,39 @@ def name_of(text: str, facts: Mapping[str, object] | None = None) -> str | None:
     are needed. `unknown` means that a jail did fail, for a reason that text and facts do not tell.
     """
     return classify("report", text, None, facts or {}).cause if is_jail_fault(text) else None
+
+
+# What stays as it is while a container lives. Sysctls, masks, limits and the labels of a jail may have changed since.
+_LASTING = (
+    "uid", "gid", "cap_prm", "cap_eff", "cap_bnd", "cap_amb", "no_new_privs", "seccomp", "label", "container", "gvisor",
+    "osrelease", "userns", "root_mount", "bwrap_mode", "bwrap_caps", "bwrap_version", "codex_version", "tmp",
+    "call_clone", "call_mount", "call_umount", "call_pivot", "call_netlink", "pids_denied", "oom_kills",
+)  # fmt: skip
+
+
+def cured(fault: Fault, facts: Mapping[str, object]) -> Fault:
+    """`fault`, seen during a review and gone when it was probed: named from its text and from what lasts of `facts`.
+
+    What may have changed in between (a sysctl, a mask, a profile) neither proves nor refutes; all facts are kept.
+    """
+    lasting = {name: value for name, value in facts.items() if name in _LASTING}
+    again = classify("review", fault.symptom, _code(fault), lasting)
+    sentence = f"{full_stop(again.sentence)} It was so during a review; the self-test after it found nothing."
+    return replace(again, sentence=sentence, facts={**facts, **again.facts})
+
+
+def beside(found: Fault, seen: Fault) -> Fault:
+    """`found` by a probe, after `seen` in a review: if that is another cause, by its text and the same facts, it is
+    named too."""
+    other = classify("review", seen.symptom, _code(seen), found.facts)
+    if other.cause in (UNKNOWN.cause, found.cause, *found.also):
+        return found
+    return replace(found, also=(*found.also, other.cause))
+
+
+def _code(fault: Fault) -> int | None:
+    code = fault.facts.get("exit_code")
+    return code if isinstance(code, int) else None
 
 
 def named(cause: str, symptom: str = "", facts: Mapping[str, object] | None = None, *also: str) -> Fault:

@@ -56,6 +56,7 @@ def test_the_incident_during_a_review(stacks: Start, where: str) -> None:
             stack.model.clear()
             spared(stack, first, second)
             assert stack.attempts() == [0, 0]
+            assert "proc-masked" in stack.log, "a sandbox that is well again has its cause too"
         else:
             with stack.masked(stack.state["Pid"]):
                 stack.model.clear()
