@@ -28,6 +28,9 @@ MAX_DEPTH = 100  # directories in each other; what walks a tree by recursion fai
 MAX_LINK_BYTES = 4095
 MAX_TREE_PATH_BYTES = 8192  # so that git itself, which goes down by recursion, does not die of a stack overflow
 
+# Git checks none of them out (verify_path in read-cache.c), and other commands take such a path for another one.
+REFUSED_NAMES = frozenset({b"", b".", b"..", b".git"})
+
 LINK, SUBMODULE = "120000", "160000"
 
 
@@ -59,9 +62,11 @@ def check_tree(git_dir: Path, commit: str) -> None:
 def left_out(git_dir: Path, files: Sequence[ChangedFile]) -> tuple[LeftOut, ...]:
     """Which of the changed files cannot or shall not lie in a checkout.
 
-    Raises GitError: `too-large` if the others together are more than MAX_CHANGE_BYTES, `malformed` if an entry is of
-    another type than its tree says.
+    Raises GitError: `too-large` if the others together are more than MAX_CHANGE_BYTES, `malformed` if git would refuse
+    a name, or if an entry is of another type than its tree says.
     """
+    if any(name.lower() in REFUSED_NAMES for file in files for name in file.raw.split(b"/")):
+        raise GitError("malformed", "git refuses what the commit holds", remedy="take `.git` and `..` out of its paths")
     there = [file for file in files if file.status != "D" and file.mode != SUBMODULE]
     total, found = 0, []
     for file, size in zip(there, _sizes(git_dir, there), strict=True):
