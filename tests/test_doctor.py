@@ -1,10 +1,12 @@
 """The doctor's lines, its boundary, and what it finds in the container's own rooms."""
 
+import base64
 import errno
 import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from appliance.core.health import Health
 from appliance.core.holds import Held
 from appliance.core.outcomes import Outcome
 from appliance.core.upstream import Answer
-from appliance.doctor import loop, model, state
+from appliance.doctor import confinement, loop, model, state
 from appliance.doctor.guard import guarded
 from appliance.forge import ForgeError
 from appliance.wiring import Appliance
@@ -64,6 +66,12 @@ def test_the_text_says_unsupported_apart() -> None:
     assert text.splitlines()[0] == "ok      a: Good."
     assert "FAULT   apparmor: AppArmor forbids user namespaces." in text
     assert text.splitlines()[-1] == "2 faults, 0 warnings, 3 lines in all."
+
+
+def test_the_text_tells_one_fault_once() -> None:
+    text = list(shown([of_fault("health", SANDBOX), of_fault("sandbox", SANDBOX)]))
+    assert text[2] == "FAULT   apparmor: as above (sandbox)."
+    assert text[3] == "2 faults, 0 warnings, 2 lines in all."
 
 
 def test_a_fault_that_is_unsupported_stays_so() -> None:
@@ -135,6 +143,33 @@ def test_a_lost_signing_key_is_named_and_not_made_anew(parts: Appliance) -> None
     assert not key.exists()
 
 
+# --- what confines it
+
+
+CONFINED = {"seccomp": "2", "no_new_privs": "1", "cap_bnd": "0" * 16, "cap_eff": "0" * 16}
+
+
+@pytest.mark.parametrize(
+    ("read", "writable", "causes"),
+    [
+        ({}, False, ["confinement"]),
+        ({"seccomp": "0"}, False, ["container-seccomp"]),
+        ({"no_new_privs": "0"}, False, ["container-new-privileges"]),
+        ({"cap_bnd": "000001ffffffffff"}, False, ["container-capabilities"]),
+        ({"cap_eff": "0000000000200000"}, False, ["container-capabilities"]),
+        ({}, True, ["container-root-writable"]),
+    ],
+)
+def test_what_confines_the_container(read: dict[str, str], writable: bool, causes: list[str]) -> None:
+    assert ids(confinement.judge(CONFINED | read, writable=writable)) == causes
+
+
+@pytest.mark.parametrize("name", CONFINED)
+def test_what_the_kernel_does_not_tell_confines_nothing(name: str) -> None:
+    told = {key: value for key, value in CONFINED.items() if key != name}
+    assert ids(confinement.judge(told, writable=False)) == ["unexamined"]
+
+
 # --- the loop
 
 
@@ -198,13 +233,30 @@ def test_what_is_sent_can_start_no_model() -> None:
     assert json.loads(model.NOTHING) == {}
 
 
+def login(age: float, expires: float) -> str:
+    """An auth.json as Codex writes it."""
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires}).encode()).decode().rstrip("=")
+    when = datetime.fromtimestamp(time.time() - age, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return json.dumps({"tokens": {"access_token": f"x.{claims}.y", "refresh_token": "r"}, "last_refresh": when})
+
+
+def test_the_age_of_a_login(parts: Appliance, tmp_path: Path) -> None:
+    home = parts.settings.state_dir / "login"
+    home.mkdir()
+    (home / "auth.json").write_text(login(3 * 86_400, 4_102_444_800))
+    assert "refreshed 3 days ago, its access token lasts until 2100-01-01" in model._age(parts)
+    (home / "auth.json").write_text("{}")
+    assert model._age(parts) == "There is a ChatGPT login; it is refreshed by itself."
+
+
 # --- the command
 
 
 def test_the_command_in_a_place_with_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("appliance.doctor.sandbox.bare", lambda: iter([fine("sandbox", "Good.")]))
     monkeypatch.setenv("APPLIANCE_INTERVAL", "soon")
+    monkeypatch.setattr("appliance.doctor.confinement.check", lambda: iter([fine("confinement", "Good.")]))
     done = CliRunner().invoke(main, ["doctor", "--where", "container", "--json"])
     assert done.exit_code == 1
-    assert [line["id"] for line in json.loads(done.stdout)["lines"]] == ["settings", "sandbox"]
+    assert [line["id"] for line in json.loads(done.stdout)["lines"]] == ["settings", "confinement", "sandbox"]
     assert doctor.of_json(json.loads(done.stdout))[0].remedy

@@ -153,6 +153,26 @@ def test_apparmor(label: str | None, on: bool, cause: str) -> None:
     assert apparmor("review-appliance", label, on, "why").id == cause
 
 
+# --- its health
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "cause", "state"),
+    [
+        ("healthy", "healthy: watching", "container-health", "ok"),
+        ("unhealthy", "unhealthy: login: No key. Next: set it.", "login", "fault"),
+        ("unhealthy", "starting: the first cycle runs", "container-health-unknown", "warning"),
+        ("starting", "", "container-health-unknown", "warning"),
+        ("none", "", "container-health-unknown", "warning"),
+        ("unhealthy", "", "unexamined", "fault"),
+    ],
+)
+def test_the_containers_health(status: str, said: str, cause: str, state: str) -> None:
+    line = container._health({"Status": status, "Log": [{"Output": said}]})
+    assert (line.id, line.state) == (cause, state)
+    assert state != "fault" or line.remedy
+
+
 # --- the engine
 
 INFO = {

@@ -100,8 +100,14 @@ def _line(told: Any) -> Line:
 def shown(lines: Iterable[Line]) -> Iterator[str]:
     """As people read it: state, id and subject, the sentence, and the next step below it."""
     lines = list(lines)
+    told: dict[tuple[str, str, str], str] = {}
     for line in lines:
         about = f" {line.subject}" if line.subject else ""
+        same = (line.id, line.sentence, line.remedy)
+        if line.state != "ok" and same in told:  # one fault shows in several places
+            yield f"{'FAULT' if line.state == 'fault' else line.state:8}{line.id}{about}: as above ({line.check})."
+            continue
+        told[same] = line.check
         yield f"{'FAULT' if line.state == 'fault' else line.state:8}{line.id}{about}: {line.sentence}"
         if line.unsupported:
             yield "        This is not supported here: it cannot work on this host as it is."

@@ -327,7 +327,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "container-state",
         "fault",
-        "/var/lib/appliance is no volume: its state is lost when the container is made anew.",
+        "No volume that can be written is at /var/lib/appliance: the state is lost with the container.",
         RECREATE,
     ),
     Cause("container-host-namespace", "fault", "The container shares the host's {what}.", RECREATE),

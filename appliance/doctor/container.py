@@ -33,11 +33,13 @@ def _health(health: Mapping[str, Any]) -> Line:
     said = str(log[-1].get("Output") or "").strip() if log else ""
     if status == "healthy":
         return fine("container-health", said or "healthy")
-    if status != "unhealthy":
-        return found("container-health", "container-health-unknown", said=status)
+    if status != "unhealthy" or said.startswith("starting"):
+        return found("container-health", "container-health-unknown", said=said or status)
+    if not said:
+        return found("container-health", "unexamined", why="the container is unhealthy and does not say why.")
     cause, _, rest = said.removeprefix("unhealthy: ").partition(": ")
     sentence, _, remedy = rest.partition(" Next: ")
-    fault = Fault(cause or "unhealthy", sentence or said, remedy or "see `docker logs --tail 50 review-appliance`.")
+    fault = Fault(cause, sentence or said, remedy or "see `docker logs --tail 50 review-appliance`.")
     return of_fault("container-health", fault)
 
 

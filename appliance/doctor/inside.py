@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.faults import Fault
-from appliance.doctor import forge, loop, model, sandbox, state
+from appliance.doctor import confinement, forge, loop, model, sandbox, state
 from appliance.doctor.guard import guarded
 from appliance.settings import Settings, SettingsError, load, unknown
 from appliance.wiring import appliance
@@ -16,11 +16,11 @@ def examine(*, deep: bool = False) -> list[Line]:
 
     Writes nothing but a scratch directory, what the attacks came to, and, if due, a refreshed login.
     """
-    lines: list[Line] = []
+    lines = guarded("confinement", confinement.check)
     try:
         settings = load()
     except SettingsError as error:
-        return [*_bad(error), *guarded("sandbox", sandbox.bare)]
+        return [*_bad(error), *lines, *guarded("sandbox", sandbox.bare)]
     lines += guarded("settings", lambda: _settings(settings))
     lines += guarded("state", lambda: state.check(settings))
     if os.getuid() == 0:  # the state is closed to root, and the rest of what it would find is not true
