@@ -12,6 +12,7 @@ import resource
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from appliance import calls, jail, process
@@ -178,10 +179,22 @@ def bwrap_release(root: Path = Path("/")) -> dict[str, object]:
 
 
 def bwrap_version() -> str | None:
-    """As "0.12.0"; None if bwrap does not say."""
-    line = _first_line(["bwrap", "--version"]) or ""
-    found = re.search(r"\d+(\.\d+)+", line)
-    return found.group() if found else None
+    """As "0.12.0"; None if bwrap does not say. A program that is still the same is asked once."""
+    path = shutil.which("bwrap")
+    try:
+        now = Path(path or "").stat()
+        return _version_of(str(path), now.st_ino, now.st_size, now.st_mtime_ns)
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _version_of(path: str, *_: int) -> str:
+    """Raises ValueError if it does not say: that is not kept."""
+    found = re.search(r"\d+(\.\d+)+", _first_line([path, "--version"]) or "")
+    if found is None:
+        raise ValueError(f"{path} does not say its version")
+    return found.group()
 
 
 def _first_line(argv: list[str]) -> str | None:
