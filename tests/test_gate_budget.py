@@ -1,19 +1,25 @@
 """The budgets at the model gate, over real sockets."""
 
 import json
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+import httpx
 import pytest
 from model_failures import Wire, message, sse
 from model_server import Model, ask, client_of
 from sqlalchemy.exc import OperationalError
 
+from appliance import codex, process
 from appliance.core.budget import next_day
-from appliance.core.outcomes import Outcome
+from appliance.core.outcomes import Ending, Outcome
+from appliance.core.pulls import Pull
 from appliance.core.upstream import ending_of
+from appliance.failures import fault_of
 from appliance.gate import Gate, Upstream
 from appliance.meter import Budgets, Meter
 from appliance.store import Store, open_store
@@ -183,9 +189,51 @@ def test_where_tokens_cannot_be_counted_nothing_passes(model: Model, opened: Ope
     assert isinstance(gate.broken, OperationalError), "and it is told as what it is: the workstation's"
 
 
-def test_usage_of_several_at_once_is_all_counted(model: Model, opened: Open, store: Store) -> None:
-    import threading
+@dataclass(frozen=True)
+class Nowhere:
+    tree: Path
+    git_dir: Path
+    objects: Path
 
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_review_whose_tokens_cannot_be_counted_is_the_workstations_fault(
+    broken: bool, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a review but Codex itself, in whose place a request is sent to the gate."""
+    path = tmp_path / "work" / "first" / "gate.sock"
+
+    def ask_once(argv: Sequence[str], **_: object) -> process.Completed:
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://x") as client:
+            ask(client)
+        return process.Completed(tuple(argv), 1, b"", b"", 0.0)
+
+    monkeypatch.setattr("appliance.codex.process.run", ask_once)
+    model.answers = [Wire(401, {}, b"{}")]
+    pull = Pull("o/n#1", "o/n", 1, "a" * 40, "main", "b" * 40)
+    for folder in (tree := tmp_path / "tree", git_dir := tmp_path / "git", objects := tmp_path / "objects"):
+        folder.mkdir()
+
+    def review() -> Ending:
+        return codex.review(
+            codex.Job(pull, "b" * 40, "b" * 40, [], Nowhere(tree, git_dir, objects)),
+            codex.Model("m", "low", Upstream(model.url)),
+            tmp_path / "work",
+            timeout=20,
+            stop=None,
+            probe=lambda: None,
+            budgets=Budgets(ledger=Broken() if broken else None),
+        )
+
+    if broken:
+        with pytest.raises(OperationalError):  # at the boundary of an attempt this is a full disk
+            review()
+        assert fault_of(OperationalError("UPDATE", {}, Exception("database or disk is full"))).cause == "disk-full"
+    else:
+        assert review().outcome is Outcome.LOGIN
+
+
+def test_usage_of_several_at_once_is_all_counted(model: Model, opened: Open, store: Store) -> None:
     model.answers = [stream(100)]
     gate = opened(Meter(Budgets(ledger=store)))
     with client_of(gate) as client:
