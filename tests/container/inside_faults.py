@@ -2,7 +2,8 @@
 
     python inside_faults.py COMMAND…                 a bwrap; a command that prints a nonce is put behind it
     python inside_faults.py --codex NAME SCRATCH     Codex's sandbox in the jail of a review that lacks one thing
-    python inside_faults.py --nested DEPTH COMMAND…  the same in that many user namespaces, one in another
+    python inside_faults.py --nested DEPTH COMMAND…  as the first, in that many user namespaces, one in another
+    python inside_faults.py --mounts COMMAND…        as the first, beside as many mounts as the kernel gives (100,000)
 
 Prints one JSON object: the fault as the self-test would report it, and `name_of` for the text alone with the facts.
 """
@@ -62,6 +63,19 @@ def nest(depth: int) -> None:
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
 
 
+def fill_mounts() -> None:
+    """Twice as many mounts each time, until the kernel's limit. Needs SYS_ADMIN, and gives it up afterwards."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    bind_all, clear_ambient = 4096 | 16384, (47, 4)
+    Path("/tmp/full").mkdir()
+    if libc.mount(b"full", b"/tmp/full", b"tmpfs", 0, None) != 0:
+        raise OSError(ctypes.get_errno(), "mount")
+    Path("/tmp/full/again").mkdir()
+    while libc.mount(b"/tmp/full", b"/tmp/full/again", None, bind_all, None) == 0:
+        pass
+    libc.prctl(*clear_ambient, 0, 0, 0)
+
+
 def main(given: Sequence[str]) -> None:
     before = facts.counters()
     if given[0] == "--codex":
@@ -70,6 +84,9 @@ def main(given: Sequence[str]) -> None:
         if given[0] == "--nested":
             nest(int(given[1]))
             given = given[2:]
+        if given[0] == "--mounts":
+            fill_mounts()
+            given = given[1:]
         done = process.run([*given, "--", "/bin/echo", NONCE], timeout=SECONDS, input=b"")  # without a /dev/null
     failed = ladder.unproven(done, NONCE)
     if failed is None:
