@@ -38,8 +38,10 @@ OF_THE_SANDBOX = ("user", "pid", "net", "mnt")  # what Codex gives a sandbox of 
 # Said here once more, and not taken from the jail's own list: what the two do not agree on is a breach.
 ENVIRONMENT = {"PATH", "HOME", "CODEX_HOME", "TMPDIR", "LANG", "GATE_TOKEN", "PWD"}
 ENVIRONMENT_OF_THE_SANDBOX = {"PATH", "HOME", "LANG", "PWD", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_SANDBOX"}
-SYSTEM_MOUNTS = {"/": "ro", "/usr": "ro", "/proc": "rw", "/dev": "rw", "/tmp": "rw", jail.HOME: "rw"}
+SYSTEM_MOUNTS = {"/": "ro", "/usr": "ro", "/proc": "rw", "/dev": "ro", "/tmp": "rw", jail.HOME: "rw"}
 ETC = ("ld.so.cache", "passwd", "group", "nsswitch.conf", "localtime", "alternatives")
+PROCESSES = 384
+TMPFS_BYTES = 256 * 1024 * 1024
 READ_ONLY = ("/usr", "/usr/bin", "/etc", "/opt/codex", "/checkout", "/checkout/.git")
 KEPT = ("/checkout/battery", "/checkout/.git/HEAD", "/checkout/.git/config", "/usr/bin/git", "/opt/codex/bin/codex")
 
@@ -77,19 +79,21 @@ class Planted:
         return found
 
 
-def attack(probe: ladder.Probe, around: Surroundings) -> tuple[tuple[Trial, ...], Fault | None]:
+def attack(probe: ladder.Probe, around: Surroundings, *, slow: bool = False) -> tuple[tuple[Trial, ...], Fault | None]:
     """Run the battery in the jail of `probe`: its trials, and the fault that they show.
 
-    Takes about a second. Raises OSError if what it needs cannot be planted, or no program be started.
+    Takes about half a second. `slow`: also what takes processes and memory for a moment. Raises OSError if what it
+    needs cannot be planted, or no program be started.
     """
-    nonces = {where: secrets.token_hex(16) for where in core.ATTACKS}
+    made = core.attacks(slow=slow)
+    nonces = {where: secrets.token_hex(16) for where in made}
     with _planted(probe, around) as planted:
-        plan = _plan(probe, around, planted, nonces)
+        plan = _plan(probe, around, planted, nonces, made)
         command = jail.with_relay([*PYTHON, START, json.dumps(plan)])
         env = {"PATH": jail.PATH, "LANG": "C.UTF-8", HANDED: "what bwrap was started with"}
         done = process.run(probe.jailed(command), timeout=SECONDS, env=env)
         heard = planted.heard() + _left(probe, nonces)
-    trials = core.judge(done.out, nonces, heard, -1 if done.timed_out else done.code)
+    trials = core.judge(done.out, nonces, heard, -1 if done.timed_out else done.code, made)
     said = f"it did not end within {SECONDS:.0f} s\n{done.err}" if done.timed_out else done.err
     fault = core.fault_of(trials, said)
     return trials, fault and _without(fault, around.secrets)
@@ -105,7 +109,13 @@ def secrets_of_login(path: Path) -> dict[str, str]:
     return {f"the ChatGPT login's {name}": value for name, value in found if isinstance(value, str) and value.isascii()}
 
 
-def _plan(probe: ladder.Probe, around: Surroundings, planted: Planted, nonces: Mapping[str, str]) -> dict[str, object]:
+def _plan(
+    probe: ladder.Probe,
+    around: Surroundings,
+    planted: Planted,
+    nonces: Mapping[str, str],
+    made: Mapping[str, tuple[str, ...]],
+) -> dict[str, object]:
     """Both rounds, the sandbox's within the jail's, whose attacker starts it."""
     salt = secrets.token_hex(8)
     outside = {name: planted.canaries[name] for name in planted.canaries if name not in ("home", "checkout")}
@@ -124,7 +134,7 @@ def _plan(probe: ladder.Probe, around: Surroundings, planted: Planted, nonces: M
             "needles": needles({**found, **control}),
             "control": "the control",
             "around": {**_both(probe, around), **told},
-            "attacks": core.ATTACKS[where],
+            "attacks": made[where],
         }
 
     sandbox = plan("sandbox", {**outside, **of_the_jail}, _of_the_sandbox(probe))
@@ -144,6 +154,8 @@ def _both(probe: ladder.Probe, around: Surroundings) -> dict[str, object]:
         "hidden": [str(around.run), *(str(around.state / name) for name in ("appliance.db", "signing.key", "login"))],
         "addresses": _addresses(),
         "nameservers": _nameservers(),
+        "processes": PROCESSES,
+        "bytes": TMPFS_BYTES,
         "locked": ["/", "/usr", "/checkout", "/checkout/.git", "/proc"],
     }
 
@@ -160,6 +172,7 @@ def _of_the_jail(probe: ladder.Probe, planted: Planted) -> dict[str, object]:
         "looked_after": [],
         "kept": [*KEPT, "/etc/passwd"],
         "writable": "/tmp",
+        "sized": ["/tmp", "/dev/shm", jail.HOME],
         "namespaces": {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES},
         "not_before": int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")),
         "tcp": [one.getsockname()[:2] for one in planted.tcp],
@@ -182,6 +195,7 @@ def _of_the_sandbox(probe: ladder.Probe) -> dict[str, object]:
         "looked_after": [jail.CODEX_HOME],
         "kept": [*KEPT, f"{jail.CODEX_HOME}/{codex_config.CONFIG}"],
         "writable": "/dev/shm",
+        "sized": [],  # Codex gives its own no size; what is in them is watched (bounds.py)
         "namespaces": dict.fromkeys(OF_THE_SANDBOX, ""),
         "not_before": 0,
         "tcp": [["127.0.0.1", jail.RELAY_PORT]],

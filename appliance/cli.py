@@ -219,7 +219,7 @@ def _attacked(scratch: Path) -> "Report":
     from appliance.selftest import deep
     from appliance.wiring import surroundings
 
-    report = deep(scratch, surroundings(_settings()))
+    report = deep(scratch, surroundings(_settings()), slow=True)
     with _open() as parts:
         parts.note_battery(report)
     return report

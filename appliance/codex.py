@@ -11,7 +11,7 @@ from typing import Protocol
 
 import structlog
 
-from appliance import codex_config, facts, jail, process
+from appliance import bounds, codex_config, facts, jail, process
 from appliance.core.ending import Invalid, Run, judge
 from appliance.core.events import Stream
 from appliance.core.faults import Fault, beside, cured
@@ -92,26 +92,28 @@ def review(
     probe: Callable[[], Fault | None],
     progress: Progress = lambda _: None,
     budgets: Budgets | None = None,
+    memory: int | None = None,
 ) -> Ending:
     """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
 
     `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds, and so are `budgets`.
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
     named as what it is, and one that is well again from what it said and from the facts that last.
+    `memory` is how many bytes its jail may use, None for any.
     Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails us.
     """
     started = time.monotonic()
     counted = facts.counters()
     meter = Meter(budgets, deadline=started + timeout)
     prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded)
-    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter)]
+    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter, memory)]
     judged = judge(runs)
     left = timeout - (time.monotonic() - started)
     if isinstance(judged, Invalid) and left > MIN_REPAIR_SECONDS and not (fault := probe()):
         log.info("review.repair", target=job.pull.target, reason=judged.reason)
         progress(f"the answer is refused ({judged.reason}); asking once more")
         again = repair_prompt(prompt, runs[0].stream.last_message, judged.reason)
-        runs.append(_run(job, model, work / "repair", again, left, stop, progress, meter))
+        runs.append(_run(job, model, work / "repair", again, left, stop, progress, meter, memory))
         judged = judge(runs)
     if isinstance(judged, Result):
         return Ending(
@@ -139,9 +141,11 @@ def _run(
     stop: threading.Event | None,
     progress: Progress,
     meter: Meter,
+    memory: int | None,
 ) -> Run:
     work.mkdir(parents=True)
     stream = Stream()
+    watch = bounds.Watch(memory)
 
     def take(line: bytes) -> None:
         command = stream.add(line)
@@ -163,6 +167,7 @@ def _run(
             input=prompt.encode("utf-8", "backslashreplace"),
             stop=stop,
             on_line=take,
+            watch=watch.over,
         )
     if gate.broken is not None:
         raise gate.broken
@@ -173,6 +178,7 @@ def _run(
         stream,
         tuple(gate.answers),
         tuple(tool_outputs(gate.last_request)),
+        watch.exceeded,
     )
 
 

@@ -152,6 +152,29 @@ def pids_left(root: Path = Path("/")) -> int | None:
     return int(limit) - int(current) if limit.isdigit() and current.isdigit() else None
 
 
+def memory_limit(root: Path = Path("/")) -> int:
+    """How many bytes of memory this container may use: the cgroup's limit, or what the machine has if that is less."""
+    told = re.search(r"MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo") or "")
+    machine = int(told[1]) * 1024 if told else 1 << 62
+    limit = next(_found(root, _CGROUP["memory_max"]), "")
+    return min(int(limit), machine) if limit.isdigit() else machine
+
+
+def memory_now(root: Path = Path("/")) -> int | None:
+    """Bytes that the cgroup uses now and cannot let go of: anonymous memory and tmpfs. None where that is not told."""
+    for place, names in (("memory.stat", ("anon", "shmem")), ("memory/memory.stat", ("total_rss", "total_shmem"))):
+        told = [_counter(root, (place,), name) for name in names]
+        if None not in told:
+            return sum(int(one) for one in told if one)
+    return None
+
+
+def tasks_now(root: Path = Path("/")) -> int | None:
+    """Processes and threads that the cgroup has now; None where that is not told."""
+    current = next(_found(root, _CGROUP["pids_current"]), "")
+    return int(current) if current.isdigit() else None
+
+
 def versions() -> dict[str, object]:
     """Which programs would run, and their versions."""
     facts: dict[str, object] = {}

@@ -26,6 +26,7 @@ RELAY_PORT = 8377
 RELAY_TIMED_OUT = 97  # exit code of `with_relay` when the relay never came to listen
 
 TMPFS_BYTES = 256 * 1024 * 1024
+PROCESSES = 384  # and threads, at once; a review takes some 60, and the container has 1024 for two and itself
 
 _SYMLINKS = (("usr/bin", "/bin"), ("usr/lib", "/lib"), ("usr/lib64", "/lib64"), ("usr/sbin", "/sbin"))
 # No shadow, no hosts, no resolv.conf: names of users, the linker's cache, and Debian's alternatives (awk, pager).
@@ -131,11 +132,12 @@ def argv(policy: JailPolicy, command: Sequence[str]) -> list[str]:
     for name in _ETC:
         line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     line += ["--proc", "/proc", "--dev", "/dev"]
-    for directory in ("/tmp", HOME):
+    for directory in ("/tmp", HOME, "/dev/shm"):
         line += ["--size", str(TMPFS_BYTES), "--tmpfs", directory]
+    line += ["--remount-ro", "/dev"]  # a tmpfs without a size
     for bind in policy.binds:
         line += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
-    return [*line, "--remount-ro", "/", "--chdir", policy.workdir, "--", *command]
+    return [*line, "--remount-ro", "/", "--chdir", policy.workdir, "--", *BOUNDS, *command]
 
 
 ISOLATION = (
@@ -148,6 +150,17 @@ ISOLATION = (
     "--die-with-parent",
     "--new-session",
 )
+
+# Before the command, in the jail: only there does the kernel count the processes of this jail alone. A lower limit of
+# the container's stays. Who may not even set the limit does not run.
+_BOUNDS = """
+now=$(ulimit -p)
+if [ "$now" = unlimited ] || [ "$now" -gt {processes} ]; then ulimit -p {processes} || exit {code}; fi
+echo 1000 2>/dev/null >/proc/self/oom_score_adj
+exec "$@"
+"""
+UNBOUNDED = 96  # exit code of a jail whose processes could not be bounded
+BOUNDS = ("/bin/sh", "-c", _BOUNDS.format(processes=PROCESSES, code=UNBOUNDED).strip(), "bounds")
 
 # The wait reads /proc/net/tcp (state 0A: listening): no probe connection that the gate would have to answer.
 _RELAY = """

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -88,6 +89,7 @@ def run(
     input: bytes | None = None,
     stop: threading.Event | None = None,
     on_line: Callable[[bytes], None] | None = None,
+    watch: Callable[[int], AbstractContextManager[None]] | None = None,
     pass_fds: Sequence[int] = (),
     check: bool = False,
     limits: Limits = NO_LIMITS,
@@ -96,8 +98,9 @@ def run(
 
     `timeout` is in seconds; at its end, or when `stop` is set, the whole group gets SIGTERM and, GRACE_SECONDS later,
     SIGKILL. `env` replaces the environment (None: nothing but PATH and LANG). `on_line` gets each line of stdout as
-    it comes. `limits` bound the program and each that it starts. Raises ProgramMissing (a FileNotFoundError), Stopped
-    if `stop` was set, ProgramError if `check` is true and the program failed.
+    it comes. `watch` is entered with the process's pid and left when it has ended. `limits` bound the program and each
+    that it starts. Raises ProgramMissing (a FileNotFoundError), Stopped if `stop` was set, ProgramError if `check` is
+    true and the program failed.
     """
     started = time.monotonic()
     environ = dict(env) if env is not None else {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8"}
@@ -136,14 +139,15 @@ def run(
         for thread in threads:
             thread.start()  # may fail where no more tasks are allowed: the program must not outlive that
         deadline = started + timeout
-        while True:
-            left = max(0.0, deadline - time.monotonic())
-            if _ended_within(process, min(POLL_SECONDS, left) if polled else left):
-                break
-            stopped = stop is not None and stop.is_set()
-            timed_out = not stopped and time.monotonic() >= deadline
-            if stopped or timed_out or flooded.is_set():
-                break
+        with watch(process.pid) if watch else contextlib.nullcontext():
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                if _ended_within(process, min(POLL_SECONDS, left) if polled else left):
+                    break
+                stopped = stop is not None and stop.is_set()
+                timed_out = not stopped and time.monotonic() >= deadline
+                if stopped or timed_out or flooded.is_set():
+                    break
     finally:
         kill_group(process)
     for thread in threads:

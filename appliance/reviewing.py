@@ -41,7 +41,7 @@ class Work(Protocol):
 @dataclass(frozen=True)
 class Reviewer:
     """What a review needs beside the pull request. `probe` examines the sandbox; `block_priority` holds where the base
-    branch says no other."""
+    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take."""
 
     mirrors: Mirrors
     slots: Slots
@@ -51,6 +51,7 @@ class Reviewer:
     timeout: float
     block_priority: int = 1
     budgets: Budgets = field(default_factory=Budgets)
+    memory: int | None = None
 
     def review(
         self,
@@ -131,6 +132,7 @@ class Reviewer:
                 self.model,
                 work,
                 timeout=self.timeout,
+                memory=self.memory,
                 stop=stop,
                 probe=self.probe,
                 progress=progress,

@@ -11,13 +11,14 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from appliance import battery, codex, keys, rehearsal, sample
+from appliance import battery, bounds, codex, keys, rehearsal, sample
 from appliance.core.budget import day_fault
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
 from appliance.core.upstream import LOGIN_REMEDY
 from appliance.cycle import Cycle
 from appliance.delivery import Delivery
+from appliance.facts import memory_limit
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
@@ -138,6 +139,7 @@ class Appliance:
             timeout=self.settings.review_timeout,
             block_priority=self.settings.block_priority_number,
             budgets=self.budgets(rehearse=rehearse),
+            memory=bounds.share(memory_limit(), self.settings.reviews_at_once),
         )
 
     @property

@@ -27,6 +27,14 @@ def lines(changed: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
     return [line(where, name, (changed or {}).get(f"{where}/{name}", {})) for where, name in names]
 
 
+def test_slow_attacks_are_judged_as_the_others() -> None:
+    made = core.attacks(slow=True)
+    trials = core.judge("\n".join(lines()), NONCES, (), 0, made)
+    assert {trial.name for trial in trials if not trial.ok} == {
+        "jail/fork-bomb", "jail/full-tmp", "sandbox/fork-bomb",
+    }  # fmt: skip
+
+
 def judged(printed: list[str], heard: tuple[tuple[str, str], ...] = (), code: int = 0) -> Fault | None:
     return core.fault_of(core.judge("\n".join(printed), NONCES, heard, code))
 
@@ -112,7 +120,10 @@ def test_a_sentence_has_an_end() -> None:
 
 
 def test_the_attackers_know_every_attack_and_no_other() -> None:
-    assert {name for names in core.ATTACKS.values() for name in names} == run.ATTACKS.keys()
+    assert {name for names in core.attacks(slow=True).values() for name in names} == run.ATTACKS.keys()
+    for where, names in core.attacks(slow=False).items():
+        assert names == core.ATTACKS[where]
+        assert len(set(names)) == len(names)
 
 
 # What is looked for.
@@ -171,7 +182,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def test_a_battery_that_cannot_be_run_is_a_fault(
     held: pytest.MonkeyPatch, tmp_path: Any, error: Exception, cause: str
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise error
 
     held.setattr(battery, "attack", fails)
@@ -182,7 +193,7 @@ def test_a_battery_that_cannot_be_run_is_a_fault(
 
 def test_a_breach_is_the_reports_fault(held: pytest.MonkeyPatch, tmp_path: Any) -> None:
     trials = (core.Trial("jail/tcp", 0.1, ("1.1.1.1",)), core.Trial("jail/udp", 0.1))
-    held.setattr(battery, "attack", lambda *_: (trials, core.fault_of(trials)))
+    held.setattr(battery, "attack", lambda *_, **__: (trials, core.fault_of(trials)))
     report = selftest.deep(tmp_path, battery.Surroundings(tmp_path, tmp_path))
     assert [(step.name, step.ok) for step in report.steps] == [("jail/tcp", False), ("jail/udp", True)]
     assert report.fault is not None and report.fault.cause == "breach"

@@ -236,6 +236,28 @@ def test_a_log_of_the_jail_that_mentions_bwrap_after_the_start_is_no_jail_fault(
     assert ending(run(*FAILED, code=1, stderr=BWRAP)).outcome is Outcome.TURN_FAILED
 
 
+EXCEEDED = "the review used up its 384 processes"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Run(-9, False, "", parse([]), (), exceeded=EXCEEDED),
+        Run(101, False, "thread panicked", parse([line("thread.started")]), (OK,), exceeded=EXCEEDED),
+        replace(reviewed(broken()), exceeded=EXCEEDED),
+    ],
+    ids=["killed by the watch", "Codex did not bear it", "the sandbox did not bear it"],
+)
+def test_who_uses_up_its_own_jail_fails_by_its_own_doing(given: Run) -> None:
+    told = ending(given)
+    assert (told.outcome, told.reason, told.fault) == (Outcome.TURN_FAILED, f"turn failed: {EXCEEDED}", None)
+
+
+def test_who_came_near_its_bounds_and_reviewed_all_the_same_has_reviewed() -> None:
+    given = replace(reviewed(LOOK, text=answer()), exceeded=EXCEEDED)
+    assert isinstance(judge([given]), Result)
+
+
 def test_reasons_are_short_enough_to_store() -> None:
     long = line("turn.failed", error={"message": "x" * 10_000})
     assert len(ending(run(long, code=1)).reason) <= 300

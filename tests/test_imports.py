@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("reviewing", "keeping", "instructions"),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "meter", "keys", "login", "login_made", "protocols", "tables", "migrations",
-     "settings", "health", "workdir", "flock", "owner", "facts", "calls", "codex_config", "progress"),
+     "settings", "health", "workdir", "flock", "owner", "facts", "bounds", "calls", "codex_config", "progress"),
     ("jail", "log"),
     ("process", "redaction"),
     ("core",),

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import platform
+import resource
 import signal
 import stat
 from collections.abc import Callable
@@ -236,6 +237,77 @@ def _older(plan: Plan) -> list[str]:
     return found
 
 
+def bounds(plan: Plan) -> Told:
+    """The limits of this jail: how many processes, whether that can be raised, how much fits into its own tmpfs."""
+    told = Told()
+    most, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if not 0 <= most <= hard <= plan.around["processes"]:
+        told.reached.append(f"{'any number of' if most < 0 else most} processes")
+    if _done(lambda: resource.setrlimit(resource.RLIMIT_NPROC, (hard + 1, hard + 1))):
+        told.reached.append("raising its own limit of processes")
+    for place in plan.around["sized"]:
+        room = os.statvfs(place)
+        if room.f_blocks * room.f_frsize > plan.around["bytes"]:
+            told.reached.append(f"{room.f_blocks * room.f_frsize >> 20} MB in {place}")
+    if _read("/proc/self/oom_score_adj").strip() != "1000":
+        told.reached.append("being spared when the container runs out of memory")
+    told.control = _in_child(_lowered) == ["done"]
+    return told
+
+
+def fork_bomb(plan: Plan) -> Told:
+    """As many processes as can be had, until it is refused; a few more than that is too many."""
+    children: list[int] = []
+    told = Told()
+    try:
+        while len(children) <= plan.around["processes"]:
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            children.append(child)
+        told.reached.append(f"{len(children)} processes")
+    except BlockingIOError:
+        told.control = bool(children)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+    told.note = f"refused after {len(children)}"
+    return told
+
+
+def full_tmp(plan: Plan) -> Told:
+    """As much in /tmp as fits."""
+    told = Told()
+    path, written = f"{plan.around['writable']}/battery-full", 0
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        while written <= plan.around["bytes"]:
+            written += os.write(handle, bytes(1 << 20))
+        told.reached.append(f"more than {written >> 20} MB in {plan.around['writable']}")
+    except OSError as error:
+        told.control = error.errno == errno.ENOSPC and written > 0
+    finally:
+        os.close(handle)
+        os.unlink(path)
+    told.note = f"full after {written >> 20} MB"
+    return told
+
+
+def _lowered() -> list[str]:
+    """The control: with a limit of one more process none can be started."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+    try:
+        child = os.fork()
+    except BlockingIOError:
+        return ["done"]
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return []
+
+
 def _other(name: str, pid: str) -> bool:
     try:
         return os.readlink(f"/proc/{pid}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
@@ -286,7 +358,7 @@ def _opens_packet() -> bool:
 def _done(attempt: Callable[[], object]) -> bool:
     try:
         attempt()
-    except OSError:
+    except (OSError, ValueError):  # (ValueError: Python's word for EPERM of setrlimit)
         return False
     return True
 

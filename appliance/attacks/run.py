@@ -29,12 +29,15 @@ ATTACKS: Mapping[str, Attack] = {
     "keys": kernel.keys,
     "calls": kernel.calls,
     "unsharing": kernel.unsharing,
+    "bounds": kernel.bounds,
     "tcp": net.tcp,
     "udp": net.udp,
     "names": net.names,
     "interfaces": net.interfaces,
     "unix": net.unix,
     "raw": net.raw,
+    "fork-bomb": kernel.fork_bomb,
+    "full-tmp": kernel.full_tmp,
 }
 
 

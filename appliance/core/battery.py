@@ -9,10 +9,11 @@ from appliance.core.faults import Fault, named
 # In the order in which they are made. The jail's mounts are known one by one; those of the sandbox are Codex's affair.
 COMMON = (
     "secrets", "environments", "places", "writing", "kernel-files", "devices", "descriptors", "processes",
-    "namespaces", "ptrace", "mounting", "rights", "keys", "calls", "unsharing", "tcp", "udp", "interfaces", "unix",
-    "raw", "names",
+    "namespaces", "ptrace", "mounting", "rights", "keys", "calls", "unsharing", "bounds", "tcp", "udp", "interfaces",
+    "unix", "raw", "names",
 )  # fmt: skip
 ATTACKS: Mapping[str, tuple[str, ...]] = {"jail": (*COMMON, "mounts"), "sandbox": COMMON}
+SLOW: Mapping[str, tuple[str, ...]] = {"jail": ("fork-bomb", "full-tmp"), "sandbox": ("fork-bomb",)}
 WHO = {"jail": "A command in the jail", "sandbox": "A command in Codex's sandbox"}
 TOLD_AT_ONCE = 3
 MAX_WORDS = 160
@@ -32,15 +33,26 @@ class Trial:
         return not self.reached and not self.problem
 
 
-def judge(out: str, nonces: Mapping[str, str], heard: Iterable[tuple[str, str]], code: int) -> tuple[Trial, ...]:
-    """The trials of one battery, in their order.
+def attacks(*, slow: bool) -> Mapping[str, tuple[str, ...]]:
+    """The names of what is tried, by round; `slow`: also what takes processes and memory for a moment."""
+    return {where: (*names, *(SLOW[where] if slow else ())) for where, names in ATTACKS.items()}
+
+
+def judge(
+    out: str,
+    nonces: Mapping[str, str],
+    heard: Iterable[tuple[str, str]],
+    code: int,
+    made: Mapping[str, tuple[str, ...]] = ATTACKS,
+) -> tuple[Trial, ...]:
+    """The trials of one battery, in their order; `made` are the attacks of each round.
 
     `out` is what the attackers printed, `nonces` each round's own (jail, sandbox), `heard` what arrived outside of the
     jail without being told by an attacker, as (round, where to), `code` the exit code. Nothing told is nothing proven.
     """
     told = dict(_lines(out, nonces))
-    trials = [_trial(where, name, told.get((where, name))) for where, names in ATTACKS.items() for name in names]
-    for where in ATTACKS:
+    trials = [_trial(where, name, told.get((where, name))) for where, names in made.items() for name in names]
+    for where in made:
         arrived = [what for who, what in heard if who == where]
         arrived += _reached(told.get((where, "heard"), {}))
         ended = (where, "end") in told and (where == "jail" or (where, "heard") in told)

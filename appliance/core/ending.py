@@ -19,7 +19,8 @@ class Run:
     """What one `codex exec` left behind. `code` is negative for a signal.
 
     `told` is what the model was told of its commands: with only the inner bwrap dead, Codex 0.163 has no event for
-    the command, and this is the only place where bwrap's words stand (measured).
+    the command, and this is the only place where bwrap's words stand (measured). `exceeded`: of what bound of its jail
+    it used all, in words.
     """
 
     code: int
@@ -28,6 +29,7 @@ class Run:
     stream: Stream
     answers: tuple[Answer, ...]
     told: tuple[Command, ...] = ()
+    exceeded: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ def judge(runs: Sequence[Run]) -> Result | Ending | Invalid:
     run = runs[-1]
     stream = run.stream
     broken = _dead_sandbox(stream.commands) or _dead_sandbox(run.told)
+    if run.exceeded and (broken or not stream.completed or run.code != 0):
+        # The bound is its own jail's, so nobody else can have used it up: whatever broke, it is the pull request's.
+        return Ending(Outcome.TURN_FAILED, f"turn failed: {run.exceeded}")
     if broken:
         return _sandbox("Codex's sandbox failed during the review", broken.output, broken.exit_code)
     if stream.malformed:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from appliance import battery, codex_config, ladder, process
+from appliance import battery, codex_config, jail, ladder, process
 
 KEY = "sk-planted-key-that-nobody-may-ever-see"
 AROUND = battery.Surroundings(Path("/var/lib/appliance"), Path("/run/appliance"), {"OPENAI_API_KEY": KEY})
@@ -31,6 +31,7 @@ class Leak:
     change: Change | None = None
     patches: Callable[[], Sequence[Any]] = tuple
     cause: str = "breach"
+    slow: bool = False
 
 
 def without(*options: str) -> Change:
@@ -41,11 +42,21 @@ def without(*options: str) -> Change:
     return change
 
 
+def closing(argv: list[str]) -> int:
+    """Where the jail's root is closed."""
+    return max(at for at, word in enumerate(argv) if word == "--remount-ro" and argv[at + 1] == "/")
+
+
+def left_out(at: Callable[[list[str]], int]) -> Change:
+    """Without the option at that place and its one argument."""
+    return lambda argv, _: [*argv[: at(argv)], *argv[at(argv) + 2 :]]
+
+
 def more(*words: str) -> Change:
     """Mounted before the last of the jail's own, which closes its root."""
 
     def change(argv: list[str], probe: ladder.Probe) -> list[str]:
-        at = argv.index("--remount-ro")
+        at = closing(argv)
         return [*argv[:at], *(word.replace("PROBE", str(probe.tree.parent)) for word in words), *argv[at:]]
 
     return change
@@ -172,7 +183,7 @@ LEAKS: dict[str, Leak] = {
     "a .git that can be written": Leak(("jail/mounts", "jail/writing"), writable("/checkout/.git")),
     "a root that stays open": Leak(
         ("jail/mounts", "jail/writing"),
-        lambda argv, _: [*argv[: argv.index("--remount-ro")], *argv[argv.index("--remount-ro") + 2 :]],
+        left_out(closing),
     ),
     "a file of the kernel that can be written": Leak(
         ("jail/mounts", "jail/kernel-files"),
@@ -184,6 +195,15 @@ LEAKS: dict[str, Leak] = {
     ),
     "a capability": Leak(("jail/rights",), more("--cap-add", "CAP_SYS_ADMIN")),
     "another capability": Leak(("jail/rights",), more("--cap-add", "CAP_NET_RAW")),
+    "any number of processes": Leak(
+        ("jail/bounds", "jail/fork-bomb", "sandbox/bounds", "sandbox/fork-bomb"),
+        patches=lambda: [mock.patch.object(jail, "BOUNDS", ("/usr/bin/env",))],
+        slow=True,
+    ),
+    "a /tmp of any size": Leak(
+        ("jail/bounds", "jail/full-tmp"), patches=lambda: [mock.patch.object(jail, "TMPFS_BYTES", 1 << 30)], slow=True
+    ),
+    "a /dev that can be filled": Leak(("jail/mounts",), left_out(lambda argv: argv.index("--remount-ro"))),
     "CODEX_HOME in the sandbox": Leak(
         ("sandbox/secrets",), patches=profile('":minimal" = "read"', '":minimal" = "read"\n"/codex-home" = "read"')
     ),
@@ -201,9 +221,7 @@ LEAKS: dict[str, Leak] = {
         patches=profile('network]\n"enabled" = false', 'network]\n"enabled" = true'),
     ),
     "no sandbox": Leak(OF_THE_SANDBOX, patches=sandbox_command(lambda line: line[line.index("--") + 1 :])),
-    "a /tmp that cannot be written": Leak(
-        ("jail/writing",), more("--ro-bind", "/var/lib/appliance/empty", "/tmp"), cause="battery-failed"
-    ),
+    "a /tmp that cannot be written": Leak(("jail/writing",), more("--remount-ro", "/tmp"), cause="battery-failed"),
     "no Python": Leak(
         ("jail/secrets", "sandbox/secrets"),
         more("--ro-bind", "/dev/null", "/usr/bin/python3.13"),
@@ -238,11 +256,10 @@ def _changed(change: Change, real: Any, probe: ladder.Probe, command: list[str])
 
 def main(scratch: Path, names: Sequence[str]) -> int:
     AROUND.run.mkdir(exist_ok=True)
-    Path("/var/lib/appliance/empty").mkdir(exist_ok=True)
     for name in names or LEAKS:
         leak = LEAKS[name]
         with made(leak), ladder.prepared(scratch) as probe:
-            trials, fault = battery.attack(probe, AROUND)
+            trials, fault = battery.attack(probe, AROUND, slow=leak.slow)
         ok = {trial.name for trial in trials if trial.ok}
         told = json.dumps(
             {

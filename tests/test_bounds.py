@@ -1,0 +1,125 @@
+"""What a jail uses is counted with all that it started, and one that uses too much is ended."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance import bounds, facts, jail, process
+
+FAMILY = """
+import subprocess, sys, threading, time
+held = bytearray(b"x" * (64 << 20))
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def family() -> Iterator[int]:
+    """A process of two threads and 64 MB, with a child."""
+    made = subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True)
+    assert made.stdout is not None and made.stdout.readline() == b"up\n"
+    yield made.pid
+    process.kill_group(made)
+    made.stdout.close()
+
+
+def test_all_of_a_family_is_counted(family: int) -> None:
+    for _ in range(100):  # the child may not be there yet
+        used = bounds.usage(family)
+        if used.tasks == 3:
+            break
+        time.sleep(0.05)
+    assert used.tasks == 3
+    assert 64 << 20 < used.memory < 128 << 20
+
+
+def test_what_has_ended_uses_nothing() -> None:
+    assert bounds.usage(1 << 22) == bounds.Usage(0, 0)
+
+
+def test_a_tmpfs_of_its_own_counts(tmp_path: Path) -> None:
+    """Made by hand: only a jail has one. The container's own does not count."""
+    line = "30 1 0:{} / {} rw - tmpfs tmpfs rw\n"
+    for pid, mounts in (("self", line.format(5, "/run")), ("7", line.format(5, "/run") + line.format(9, "/tmp"))):
+        (tmp_path / pid / "ns").mkdir(parents=True)
+        (tmp_path / pid / "mountinfo").write_text(mounts)
+        (tmp_path / pid / "ns/mnt").symlink_to(f"mnt:[{pid}]")
+    (tmp_path / "7" / "root").symlink_to("/")
+    told = bounds.usage(7, tmp_path).memory
+    assert told == pytest.approx(bounds._filled(Path("/tmp")), rel=0.1)
+    assert told > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "at_once", "megabytes"), [(4 << 30, 2, 1792), (4 << 30, 1, 3584), (2 << 30, 2, 768), (1 << 30, 8, 512)]
+)
+def test_reviews_share_what_the_appliance_leaves(limit: int, at_once: int, megabytes: int) -> None:
+    assert bounds.share(limit, at_once) == megabytes << 20
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The container is full enough for a look at the jail."""
+    monkeypatch.setattr(facts, "tasks_now", lambda: None)
+    monkeypatch.setattr(jail, "PROCESSES", 3)
+
+
+def sleeping(watch: bounds.Watch, script: str = FAMILY) -> process.Completed:
+    return process.run([sys.executable, "-c", script], timeout=20, watch=watch.over)
+
+
+def test_one_that_uses_up_its_processes_is_ended(looked_at: None) -> None:
+    watch = bounds.Watch(None)
+    done = sleeping(watch)
+    assert (done.code, done.timed_out) == (-9, False)
+    assert watch.exceeded == "the review used up its 3 processes"
+
+
+def test_one_that_uses_more_than_its_memory_is_ended(looked_at: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jail, "PROCESSES", 100)
+    watch = bounds.Watch(32 << 20)
+    assert sleeping(watch).code == -9
+    assert watch.exceeded == "the review used more than its 32 MB of memory"
+
+
+def test_one_that_keeps_within_them_is_left_alone(looked_at: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jail, "PROCESSES", 100)
+    watch = bounds.Watch(1 << 30)
+    done = sleeping(watch, "import time; time.sleep(0.5); print('ended')")
+    assert (done.code, done.out, watch.exceeded) == (0, "ended\n", "")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "memory", "looks"),
+    [(10, 0, False), (364, 0, False), (365, 0, True), (10, 101, True), (None, 0, True), (10, None, True)],
+)
+def test_a_jail_is_looked_at_only_if_it_can_be_too_much(
+    monkeypatch: pytest.MonkeyPatch, tasks: int | None, memory: int | None, looks: bool
+) -> None:
+    monkeypatch.setattr(facts, "tasks_now", lambda: tasks)
+    monkeypatch.setattr(facts, "memory_now", lambda: memory)
+    assert bounds.Watch(100)._may_be_too_much() is looks
+
+
+def test_the_cgroup_is_read_in_both_hierarchies(tmp_path: Path) -> None:
+    base = tmp_path / "sys/fs/cgroup"
+    (base / "memory").mkdir(parents=True)
+    assert facts.memory_now(tmp_path) is None
+    (base / "memory/memory.stat").write_text("rss 1\nshmem 1\ntotal_rss 30\ntotal_shmem 12\n")
+    assert facts.memory_now(tmp_path) == 42
+    (base / "memory.stat").write_text("anon 7\nfile 100\nshmem 1\n")
+    assert facts.memory_now(tmp_path) == 8
+    (base / "memory.max").write_text("max\n")
+    assert facts.memory_limit(tmp_path) == 1 << 62
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       1024 kB\n")
+    assert facts.memory_limit(tmp_path) == 1 << 20
+    (base / "memory.max").write_text("4096\n")
+    assert facts.memory_limit(tmp_path) == 4096
