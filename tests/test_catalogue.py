@@ -282,6 +282,10 @@ READ_FROM = {
     "log line": f"2026-11-30 16:25:39,123 ERROR {UID_MAP}",
     "journald": f"Nov 30 16:25:39 host review-appliance[123]: {UID_MAP}",
     "compose": f"review-appliance  | {UID_MAP}",
+    "kubernetes": f"2026-11-30T16:25:39.123456789Z stderr F {UID_MAP}",
+    "github actions": f"2026-11-30T16:25:39.1234567Z ##[error]{UID_MAP}",
+    "Codex's error": f"exec error: sandbox denied exec error, exit code: 1, stdout: , stderr: {UID_MAP}",
+    "Codex's debug": f'Denied {{ output: Output {{ stderr: Stream {{ text: "{UID_MAP}\\n", lines: None }} }} }}',
     "kernel time": f"[12345.678901] {UID_MAP}",
     "json-file": json.dumps({"log": f"{UID_MAP}\n", "stream": "stderr", "time": "2026-11-30T16:25:39.1Z"}),
     "json": json.dumps({"exit_code": 1, "stderr": f"{UID_MAP}\n"}),
@@ -348,7 +352,9 @@ QUOTED = [
     f"make: *** [Makefile:2: test] Error 1\n{UID_MAP}", f"I saw:\n\n{UID_MAP}\n\nand stopped.",
     f"{UID_MAP} is what the README quotes", f"{UID_MAP} (see the README)", f"{UID_MAP}\nLoad the profile then.",
     f"If you see {UID_MAP}, load the profile.", json.dumps({"summary": UID_MAP, "verdict": "incorrect"}),
-    f"The review says: {UID_MAP}", "bwrap: execvp make: No such file or directory",
+    f"The review says: {UID_MAP}", f"I saw on stderr: {UID_MAP}", f"The README has this text: {UID_MAP}",
+    f"A known error: {UID_MAP}", "> bwrap: setting up uid\n> map: Permission denied",
+    "bwrap: execvp make: No such file or directory",
     "bwrap: --bind takes two arguments", "bwrap: I have seen this in the log: Permission denied",
     "Failed to start: Permission denied", "mount: /proc: Operation not permitted.", "",
 ]  # fmt: skip
@@ -360,7 +366,9 @@ def test_what_only_quotes_such_a_line_is_no_fault(text: str) -> None:
     assert not is_bwrap_failure(text)
 
 
-@pytest.mark.parametrize("unit", ["bwrap: Can't mount x\ny\ny\ny\ny\ny\ny\n", "exited with code ", '"a": ', "{", "<3>"])
+@pytest.mark.parametrize(
+    "unit", ["bwrap: Can't mount x\ny\ny\ny\ny\ny\ny\n", "exit code stderr: ", "exit_code ", '"a": ', "{", "<3>"]
+)
 def test_no_text_keeps_it_busy(unit: str) -> None:
     """Minutes, where a pattern backtracks; a text of this length takes half a second at most."""
     name_of(unit * 20_000)

@@ -76,6 +76,6 @@ FIRST_WORDS = re.compile(
 # What a launcher writes beside it. A line of the command's own would show that the jail was up.
 BESIDE = re.compile(
     r"(?i)\[?(error|warning|warn|note|info|debug|fatal|hint|err)\b|thread '|stack backtrace|\*\*|[\"'},\]]+$|"
-    r"\"?,\s*\"\w+\"|failed to sync with dbus proxy|ldconfig failed|trace/breakpoint|"
+    r"\"?,\s*\"\w+\"|\", \w+: |failed to sync with dbus proxy|ldconfig failed|trace/breakpoint|"
     r"(process |command )?exit(ed)?( with)?( code| status)?:? *\d+$|output:$|wall time: |chunk id: "
 )

@@ -11,6 +11,7 @@ from itertools import product
 from appliance.core.bwrap_words import BESIDE, BWRAP, CODEX, ENDS_WITH_ERROR, FIRST_WORDS, OTHER_BWRAP, SENTENCE
 
 MAX_TEXT = 20_000  # characters looked at; bwrap says one line
+MAX_LINE = 4000  # characters of a line that may begin with somebody else's words
 MAX_BREAKS = 6  # how often a line of bwrap may be broken: 250 characters on 40 columns
 
 
@@ -64,6 +65,7 @@ _STAMP = re.compile(
       \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(\ ?(Z|UTC|[+-]\d\d:?\d\d))?\]?:?\s+        # ISO 8601
     | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(\.\d+)?\s[\w.-]+\s(?=[\w./() -]+(\[\d+\])?:\s)       # syslog, journald
     | \[?\d\d:\d\d:\d\d([.,]\d+)?\]?:?\s+
+    | std(err|out)\ [FP]\s+                                                       # Kubernetes
     | \[\s*\d+\.\d+\]\s+                                                                      # the kernel's
     | [\w.-]+\s+\|\s+                                                             # docker compose logs
     """,
@@ -75,7 +77,11 @@ _HANDED_ON = re.compile(
       <\d>                                                                          # bwrap --level-prefix
     | [\w./-]+\[\d+\]:\s+                                                           # program[pid]:
     | [EWF]:\s+
-    | (\w+\ )?\[?(?i:error|err|fatal|panic|warn|warning|stderr|stdout|info|debug)\]?(:\s+|\s+(?=(<\d>)?bwrap:\ ))
+    | \#\#\[error\]\s*                                                             # GitHub Actions
+    | .*\bexit[\ _]code\b.*\sstderr:\s+(?=(<\d>)?bwrap:\ )                            # Codex's own errors
+    | .*\b(output|stderr):\ \w+\ \{\ text:\ "(?=(<\d>)?bwrap:\ )
+    | ((?i:sandbox|exec|spawn|launch|bubblewrap)\ )?
+      \[?(?i:error|err|fatal|panic|warn|warning|stderr|stdout|info|debug)\]?(:\s+|\s+(?=(<\d>)?bwrap:\ ))
     | (codex|codex-exec|codex-linux-sandbox|flatpak|srt|sandbox):\s+
     | (.*\s)?\(?[Ee]xit(ed)?(\ with)?(\ exit)?(\ code|\ status)?:?\s*\d+\)?[:,]?\s+"?(?=(<\d>)?bwrap:\ )
     | [\u2514\u2502\u23bf\u251c\u2570]\s*                                               # the trees of terminals
@@ -94,7 +100,7 @@ def _plain(text: str) -> str:
 
 def _clean(line: str) -> str:
     line = _off(_STAMP, "".join(char if char.isprintable() else " " for char in line).strip())
-    bare = _off(_HANDED_ON, line)
+    bare = _off(_HANDED_ON, line) if len(line) <= MAX_LINE else line
     if not FIRST_WORDS.match(bare):
         return line
     return _AFTER.sub("", bare) if bare.count('"') % 2 else bare
