@@ -193,6 +193,20 @@ def test_our_own_go_in_every_spelling(before: str) -> None:
         assert len(told) < 120  # no more than the ends of a base64 are left
 
 
+@pytest.mark.parametrize("kept", [16, 20, len(OURS) - 1])
+def test_the_beginning_of_one_of_ours_goes_too(kept: int) -> None:
+    """A message that was cut in the middle of it."""
+    assert redact(f"says {OURS[:kept]}", forms(OURS)) == f"says {GONE}"
+    assert redact(f"says {OURS[:kept]}… and {OURS}", forms(OURS)) == f"says {GONE}… and {GONE}"
+    assert redact(OURS[:8], forms(OURS)) == OURS[:8]
+
+
+def test_two_that_begin_alike_both_go() -> None:
+    one, two = "sk-proj-of-the-same-place-0001", "sk-proj-of-the-same-place-0002"
+    for known in ((*forms(one), *forms(two)), (*forms(two), *forms(one))):
+        assert redact(f"{one} {two} {two.encode().hex()}", known) == f"{GONE} {GONE} {GONE}"
+
+
 def test_a_value_too_short_to_be_told_from_words_is_none() -> None:
     assert forms("test") == ()
     assert redact("a test", forms("test")) == "a test"

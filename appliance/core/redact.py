@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_plus
 
 GONE = "[redacted]"
 KEPT = 4  # characters of a secret that stay, and never more than a third of it
+BEGINNING = 16  # characters of one of ours that tell it
 MIN_KNOWN = 8  # characters; a shorter value would be found in any text
 
 
@@ -116,14 +117,28 @@ _HASH = re.compile(
 def redact(text: str, known: Iterable[str] = ()) -> str:
     """`text` with every secret in it replaced. `known` are our own, in all their `forms`. To do it twice changes
     nothing more."""
-    for value in known:
-        if value in text:
-            text = text.replace(value, GONE)
+    text = _without(text, tuple(known))
     for shape in SHAPES:
         text = shape.pattern.sub(_whole if shape.whole else _cut, text)
     text = _NAMED.sub(lambda found: _cut(found) if _is_value(found["secret"]) else found.group(), text)
     text = _DOTENV.sub(lambda found: _cut(found) if _is_value(found["secret"]) else found.group(), text)
     return _QUOTED.sub(lambda found: _cut(found) if _is_random(found["secret"]) else found.group(), text)
+
+
+def _without(text: str, known: tuple[str, ...]) -> str:
+    """`text` without `known`, and then without beginnings of them: a message may have been cut before it came here."""
+    for value in known:
+        text = text.replace(value, GONE)
+    for value in known:
+        begins = value[:BEGINNING]
+        at = text.find(begins)
+        while at >= 0:
+            end = at + len(begins)
+            while end - at < len(value) and text[end : end + 1] == value[end - at]:
+                end += 1
+            text = f"{text[:at]}{GONE}{text[end:]}"
+            at = text.find(begins, at + len(GONE))
+    return text
 
 
 def forms(secret: str) -> tuple[str, ...]:

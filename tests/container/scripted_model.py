@@ -17,6 +17,7 @@ otherwise. `POST /_control/rules` adds a rule, a JSON object; the first that fit
 `DELETE /_control/rules` forgets them all and releases what they hold. `GET /_control/requests` lists what came, in
 order: the head it is about, the Authorization header, what commands returned, whether it is held back now.
 `GET /_control/bodies` lists the whole requests, as texts.
+`GET /_control/sent?needle=…` tells which of the needles came with anything but an Authorization header.
 """
 
 import asyncio
@@ -86,6 +87,7 @@ class Model:
         self.seen: list[Seen] = []
         self.bodies: list[str] = []
         self.released = asyncio.Event()
+        self.sent = ""
 
     def app(self) -> Starlette:
         return Starlette(
@@ -94,6 +96,7 @@ class Model:
                 Route("/_control/rules", self._forget, methods=["DELETE"]),
                 Route("/_control/requests", self._requests),
                 Route("/_control/bodies", self._bodies),
+                Route("/_control/sent", self._sent),
                 Route("/v1/responses", self._respond, methods=["POST"]),
             ]
         )
@@ -114,8 +117,13 @@ class Model:
     async def _bodies(self, _: Request) -> Response:
         return JSONResponse(self.bodies)
 
+    async def _sent(self, request: Request) -> Response:
+        return JSONResponse([needle for needle in request.query_params.getlist("needle") if needle in self.sent])
+
     async def _respond(self, request: Request) -> Response:
         raw = await request.body()
+        others = [value for name, value in request.headers.items() if name != "authorization"]
+        self.sent += "\n".join([str(request.url), *others, raw.decode()])
         body = json.loads(raw)
         found, items = _RANGE.search(raw.decode()), body.get("input", ())
         seen = Seen(

@@ -94,6 +94,11 @@ class ScriptedModel:
         """How many requests were about this head."""
         return sum(request["head"] == head for request in self.requests)
 
+    def sent(self, needles: Sequence[str]) -> list[str]:
+        """Which of `needles` came with any request, elsewhere than in its Authorization header."""
+        found: list[str] = self._http.get("/_control/sent", params={"needle": list(needles)}).raise_for_status().json()
+        return found
+
     def wait_held(self, head: str = "") -> None:
         """Until an answer is being held back: a review is under way, and stays there."""
         eventually(
