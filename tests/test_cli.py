@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from fake_github import FakeGitHub
 from gitrepo import Repo
+from issuer import Issuer, jwt
 from world import APP, SANDBOX, Scripted, failed, found, reviewed
 
 import appliance
@@ -23,6 +25,7 @@ from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.login import Login
 from appliance.reviewing import Reviewer
 from appliance.sample import DEFECT_PATH
 from appliance.store import open_store
@@ -389,6 +392,30 @@ def test_a_review_without_a_login_is_none_and_never_a_rehearsal(cli: Cli, script
     assert done.exit_code == 1
     assert one_line(done).startswith("login: ")
     assert script.rehearsed == []
+
+
+@pytest.mark.parametrize(("trouble", "reviewed"), [("used up", False), ("away", True)])
+def test_a_login_that_is_used_up_is_told_and_one_that_cannot_be_asked_for_is_not_called_so(
+    trouble: str, reviewed: bool, cli: Cli, issuer: Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes of the second the model gate says, of a request."""
+    home = tmp_path / "state" / "login"
+    home.mkdir(parents=True)
+    kept = {"access_token": jwt(1.0), "refresh_token": "rt-0"}
+    (home / "auth.json").write_text(json.dumps({"tokens": kept}))
+    monkeypatch.setattr("appliance.wiring.Login", partial(Login, token_url=issuer.url))
+    if trouble == "used up":
+        issuer.used.append("rt-0")
+    else:
+        issuer.status = 503
+    done = cli("review", f"{APP}#1", OPENAI_API_KEY="")
+    assert done.exit_code == (0 if reviewed else 1)
+    if not reviewed:
+        assert one_line(done).startswith("login: The ChatGPT login is used up: Your refresh token was already used")
+        assert "appliance login" in one_line(done)
+        assert cli("cycle", OPENAI_API_KEY="").exit_code == 1
+        assert json.loads(cli("status", "--json", OPENAI_API_KEY="").stdout)["health"]["cause"] == "login"
+        assert len(issuer.asked) == 1, "and the endpoint is not asked again"
 
 
 def test_a_review_on_a_day_whose_tokens_are_used_up_is_none(
