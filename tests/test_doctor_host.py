@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from appliance.core import doctor_host
 from appliance.core.doctor import Line
 from appliance.core.doctor_host import Given, Wanted, apparmor, deviations, wanted_of
-from appliance.doctor import compose, container, engine, kernel
+from appliance.doctor import compose, container, engine, kernel, outside
 
 PROJECT = Path(__file__).parent.parent
 RULES = json.loads((PROJECT / "docker/seccomp.json").read_text())
@@ -151,6 +152,19 @@ def test_what_the_engine_does_not_tell_is_never_fine(key: str) -> None:
 )
 def test_apparmor(label: str | None, on: bool, cause: str) -> None:
     assert apparmor("review-appliance", label, on, "why").id == cause
+
+
+def test_without_a_profile_where_the_kernel_asks_for_one_it_is_a_fault() -> None:
+    line = apparmor("review-appliance", "unconfined", True, "", restricted=True)
+    assert (line.id, line.state) == ("apparmor-unprivileged-userns", "fault")
+    assert apparmor("review-appliance", "review-appliance (enforce)", True, "", restricted=True).state == "ok"
+
+
+def test_without_the_docker_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docker.client", None)
+    (line,) = outside.examine()
+    assert (line.id, line.place) == ("docker-package-missing", "host")
+    assert "pipx run" in line.remedy
 
 
 # --- its health

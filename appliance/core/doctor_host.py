@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.core.doctor import Line, fine, found
+from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.core.faults import named
 
 STATE = "/var/lib/appliance"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
@@ -208,14 +209,19 @@ RULES: tuple[Callable[[Wanted, Given], Iterator[Line]], ...] = (
 )  # fmt: skip
 
 
-def apparmor(wanted: str, label: str | None, on: bool, why: str) -> Line:
-    """Which profile is in force. `on`: the engine's host has AppArmor; `label` as the kernel tells it inside, None if
-    it cannot be told, and then `why`; `wanted` is the profile's name."""
+def apparmor(wanted: str, label: str | None, on: bool, why: str, *, restricted: bool = False) -> Line:
+    """Which profile is in force.
+
+    `on`: the engine's host has AppArmor; `label` as the kernel tells it inside, None if it cannot be told, and then
+    `why`; `wanted` is the profile's name. `restricted`: the kernel forbids user namespaces to whom no profile confines.
+    """
     if not on:
         return fine("apparmor", "The engine's host has no AppArmor.")
     if label is None:
         return found("apparmor", "apparmor-unknown", why=why)
     name, _, mode = label.partition(" ")
+    if label == "unconfined" and restricted:
+        return of_fault("apparmor", named("apparmor-unprivileged-userns"))
     if label == "unconfined":
         return found("apparmor", "container-apparmor-unconfined", wanted=wanted)
     if name != wanted:

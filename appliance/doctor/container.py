@@ -7,10 +7,12 @@ from typing import Any
 
 from docker.errors import ImageNotFound
 
+from appliance import facts
 from appliance.core.doctor import Line, fine, found, of_fault, of_json
 from appliance.core.doctor_host import Given, apparmor, deviations, option
 from appliance.core.faults import Fault, named
 from appliance.doctor import compose
+from appliance.doctor.engine import is_local
 
 PROFILE = "review-appliance"
 GVISOR = "runsc"
@@ -88,7 +90,9 @@ def check_apparmor(container: Any, info: Mapping[str, Any]) -> Iterator[Line]:
         said = done.output.decode("utf-8", "replace").strip("\0\n ")
         label, why = (said, "") if done.exit_code == 0 and said else (None, f"{LABEL_FILE} cannot be read in it")
     asked = option("apparmor", container.attrs["HostConfig"]["SecurityOpt"] or ())
-    yield apparmor(PROFILE if asked in (None, "", "unconfined") else asked, label, on, why)
+    wanted = PROFILE if asked in (None, "", "unconfined") else asked
+    restricted = is_local(info) and facts.read().get("apparmor_restrict_unprivileged_userns") == "1"
+    yield apparmor(wanted, label, on, why, restricted=restricted)
 
 
 def inside(container: Any, *options: str) -> Iterator[Line]:
