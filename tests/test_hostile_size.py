@@ -195,8 +195,22 @@ def test_a_link_and_a_folder_of_one_name_write_nothing_outside(world: World) -> 
         [(FOLDER, "a", inner), (LINK, "a", link)],
         [(FOLDER, "A", inner), (LINK, "a", link)],
     ):
-        world.attempt(world.forge.head(world.forge.tree(*entries)))
+        ending = world.attempt(world.forge.head(world.forge.tree(*entries)))
         assert list(outside.iterdir()) == []
+        if entries[0][1] == "a":
+            refused(ending, Outcome.TURN_FAILED, "git refuses what the commit holds")
+    world.others_go_on()
+
+
+def test_two_files_of_one_name_are_not_reviewed_as_one(world: World) -> None:
+    good, bad = world.forge.blob(b"good\n"), world.forge.blob(b"bad\n")
+    of_base = world.repo.git("rev-parse", "main:a")
+    for entries in (
+        [(FILE, "n", good), (FILE, "n", bad)],
+        [(FILE, "a", of_base), (FOLDER, "a", world.forge.tree((FILE, "hidden", bad)))],
+    ):
+        ending = world.attempt(world.forge.head(world.forge.tree(*entries)))
+        refused(ending, Outcome.TURN_FAILED, "git refuses what the commit holds")
     world.others_go_on()
 
 
@@ -238,7 +252,8 @@ ODD = [
 
 def test_names_with_control_characters_are_checked_out_as_they_are(world: World) -> None:
     blob = world.forge.blob()
-    entries = [(FILE, name, blob) for name in ODD] + [(FILE, b"\xff\xfe\x80", blob)]
+    names = sorted([*(name.encode() for name in ODD), b"\xff\xfe\x80"])
+    entries = [(FILE, name, blob) for name in names]
     ending = world.attempt(world.forge.head(world.forge.tree(*entries)))
     assert ending.review is not None, ending
     assert world.saw == sorted([*ODD, os.fsdecode(b"\xff\xfe\x80")])

@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGSEGV
 
 from appliance.git.changes import ChangedFile
-from appliance.git.errors import GitError, error_of
+from appliance.git.errors import MALFORMED, GitError, error_of
 from appliance.git.hardened import MAX_MEMORY, git
 from appliance.git.names import check_sha
 from appliance.process import MAX_OUTPUT, Limits
@@ -66,7 +66,7 @@ def left_out(git_dir: Path, files: Sequence[ChangedFile]) -> tuple[LeftOut, ...]
     a name, or if an entry is of another type than its tree says.
     """
     if any(name.lower() in REFUSED_NAMES for file in files for name in file.raw.split(b"/")):
-        raise GitError("malformed", "git refuses what the commit holds", remedy="take `.git` and `..` out of its paths")
+        raise GitError("malformed", MALFORMED, remedy="take `.git` and `..` out of its paths")
     there = [file for file in files if file.status != "D" and file.mode != SUBMODULE]
     total, found = 0, []
     for file, size in zip(there, _sizes(git_dir, there), strict=True):

@@ -49,6 +49,7 @@ _WAIT = "check the network and the forge's status page; the next cycle tries aga
 _CA = "give the certificate authority of the forge in SSL_CERT_FILE"
 
 _OURS = r"(?m)^(?!remote: ).*"  # words of our git, not of the forge's
+MALFORMED = "git refuses what the commit holds"
 _SPLIT = "split the pull request"
 
 # The first line that fits wins. Texts from git 2.39 to 2.47, and of libcurl.
@@ -67,7 +68,7 @@ _TABLE = (
         _OURS + r"(?:invalid path '|File name too long|unable to create symlink|cache entry has null sha1"
         r"|exceeded maximum allowed tree depth|too-short tree|malformed mode in tree|empty filename in tree"
         r"|unable to create file .*: (?:Is a directory|Not a directory|File exists))",
-        "git refuses what the commit holds",
+        MALFORMED,
         "take the path that git names out of the branch",
         True,
     ),

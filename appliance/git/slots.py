@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.flock import try_lock
-from appliance.git.errors import GitError
+from appliance.git.errors import MALFORMED, GitError, error_of
 from appliance.git.hardened import git
 from appliance.git.mirror import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, Mirror, discard
 from appliance.git.names import check_sha, directory_name
@@ -173,6 +173,17 @@ def _move(
     for args in (["reset", "--hard", "--quiet", refs["head"]], ["clean", "-ffdxq"]):
         git(args, git_dir=slot.git_dir, work_tree=slot.tree, cwd=slot.tree, timeout=FETCH_SECONDS, stop=stop)
     (slot.git_dir / "ORIG_HEAD").unlink(missing_ok=True)  # would name the head of another pull request
+    _refuse_less_than(slot, refs["head"])
+
+
+def _refuse_less_than(slot: Slot, head: str) -> None:
+    """A tree with two entries of one name shows one of them, and the other would be reviewed by nobody."""
+    args = ["diff-index", "--cached", "--quiet", head]
+    same = git(args, git_dir=slot.git_dir, work_tree=slot.tree, cwd=slot.tree, timeout=LOCAL_SECONDS, check=False)
+    if same.code == 1:
+        raise GitError("malformed", MALFORMED, remedy="give each file of the branch a name of its own")
+    if not same.ok:
+        raise error_of(same, "diff-index")
 
 
 def _leave_out(slot: Slot, head: str, paths: Sequence[bytes]) -> None:
