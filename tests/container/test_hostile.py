@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from .conftest import Start
-from .stack import DEFECT, KEY, TOKEN, Stack, eventually
+from .stack import DEFECT, KEY, PATIENCE, TOKEN, Stack, eventually
 
 PROGRAM = r"""
 body="{\"ran\": \"RAN-$1\"}"
@@ -160,9 +160,11 @@ def reviewed(module_stacks: Start) -> Iterator[Reviewed]:
     stack.model.rule(match=heads["tools"], calls=TOOLS, said=CORRECT)
     stack.model.rule(match=heads["echo"], calls=["cat final.json"], said="As final.json says, the change is correct.")
     stack.start()
-    eventually(
-        "all reviewed", lambda: all((stack.gate(head) or ("pending",))[0] != "pending" for head in heads.values())
-    )
+
+    def done() -> bool:
+        return all((stack.gate(head) or ("pending",))[0] != "pending" for head in heads.values())
+
+    eventually("all reviewed", done, len(heads) * PATIENCE)
     yield Reviewed(stack, pulls)
 
 
