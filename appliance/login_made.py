@@ -30,8 +30,7 @@ def device_login(login: Login, codex: Path, say: Callable[[str], None], issuer: 
     if alone is None:
         raise NoLogin("another `appliance login` is under way. Next: finish or stop that one.")
     try:
-        for left in login.home.glob(".new-*"):  # of one that was killed
-            shutil.rmtree(left, ignore_errors=True)
+        _remove_left(login.home)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=login.home, ignore_cleanup_errors=True) as home:
             _run_codex(codex, Path(home), say, issuer)
             login.adopt(Path(home) / "auth.json")
@@ -39,6 +38,20 @@ def device_login(login: Login, codex: Path, say: Callable[[str], None], issuer: 
         raise NoLogin(f"{refused}. Next: {NEXT}") from None
     finally:
         os.close(alone)
+
+
+def sweep(home: Path) -> None:
+    """Remove what a login left behind that was killed, and its Codex perhaps not: it may have finished since."""
+    if any(home.glob(".new-*")) and (alone := try_lock(home / ".making.lock")) is not None:
+        try:
+            _remove_left(home)
+        finally:
+            os.close(alone)
+
+
+def _remove_left(home: Path) -> None:
+    for left in home.glob(".new-*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _run_codex(codex: Path, home: Path, say: Callable[[str], None], issuer: str | None) -> None:

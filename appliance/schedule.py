@@ -23,6 +23,7 @@ from appliance.cycle import Result
 from appliance.failures import fault_of
 from appliance.flock import held, try_lock
 from appliance.health import heartbeat, write
+from appliance.login_made import sweep
 from appliance.process import Stopped
 from appliance.progress import Progress
 from appliance.settings import Settings
@@ -62,6 +63,7 @@ def cycle_runs(parts: Appliance) -> bool:
 
 def _alone(parts: Appliance, progress: Progress | None) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
+        sweep(parts.login.home)
         for removed in parts.keeper.reclaim():
             log.info("workdir.reclaimed", path=str(removed))
         parts.store.forget_answers_before(time.time() - KEPT_SECONDS)

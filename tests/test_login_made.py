@@ -17,7 +17,7 @@ import appliance
 from appliance.flock import try_lock
 from appliance.jail import codex_package
 from appliance.login import Login
-from appliance.login_made import NoLogin, device_login
+from appliance.login_made import NoLogin, device_login, sweep
 
 CODEX = codex_package() / "bin" / "codex"
 
@@ -77,6 +77,15 @@ def test_what_a_killed_one_left_is_swept(tmp_path: Path, issuer: Issuer) -> None
     (left / "auth.json").write_text("{}")
     made(tmp_path, issuer)
     assert not_empty(tmp_path) == ["auth.json"]
+    left.mkdir()
+    lock = try_lock(tmp_path / ".making.lock")
+    assert lock is not None
+    sweep(tmp_path)
+    assert left.is_dir(), "one that is under way is left alone"
+    os.close(lock)
+    sweep(tmp_path)  # as each cycle does
+    assert not left.exists()
+    sweep(tmp_path / "nowhere")
 
 
 PROGRAM = """
