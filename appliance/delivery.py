@@ -13,7 +13,7 @@ from appliance.core.marker import Marker
 from appliance.core.pulls import Pull
 from appliance.core.report import comment as render
 from appliance.core.report import marker_findings
-from appliance.core.verdict import Gate
+from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.forge import Comment, ForgeError
 from appliance.protocols import Forge
 from appliance.store import Store, StoredReview
@@ -131,7 +131,7 @@ class Delivery:
         What the database does not know, the forge is asked for: a lost database writes nothing twice. A forge that
         does not say is written to all the same: the plan wants this gate shown, whatever is there.
         """
-        gate = Gate(gate.state, redaction.redacted(gate.description))
+        gate = Gate(gate.state, redaction.say(gate.description)[:MAX_DESCRIPTION])
         shown = self.store.last_gate(pull)
         if shown is None:
             try:

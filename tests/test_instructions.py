@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -153,6 +154,8 @@ BAD: dict[str, tuple[str | bytes | Found, str]] = {
     "too deep": (f"rules = {'[' * 20_000}", "it is nested too deeply"),
     "a pattern of git that is none": ('exclude = ["!"]', "Invalid git pattern"),
     "a pattern of no order": ('exclude = ["[z-a]", "*"]', "bad character range"),
+    "a pattern of many stars": ('exclude = ["*a*a*a"]', "exclude: "),
+    "a pattern of any depth thrice": ('exclude = ["**/a/**/b/**"]', "exclude: "),
     "an empty pattern": ('exclude = ["", "*"]', "exclude: "),
     "a long pattern": (f'exclude = ["{"a" * 300}"]', "exclude: "),
     "a pattern of two lines": ('exclude = ["a\\n*"]', "exclude: "),
@@ -194,6 +197,16 @@ def test_an_agents_md_that_cannot_be_used_is_named(what: bytes | Found, said: st
 )
 def test_patterns_are_those_of_gitignore(patterns: list[str], left: list[str]) -> None:
     assert [file.path for file in of({CONFIG: f"exclude = {json.dumps(patterns)}"}).files] == left
+
+
+def test_no_path_keeps_it_busy() -> None:
+    patterns = ["*a*b", "**/a/**/b", "/**/*a/*b", "a*/*a", "[ab]*[ab]*c"]
+    paths = [f"{part * (length // len(part))}{n}" for part in ("a", "a/", "ab", "aa/") for length in (300, 4000)
+             for n in range(50)]  # fmt: skip
+    began = time.process_time()
+    got = of({CONFIG: f"exclude = {json.dumps(patterns)}"}, [File(path, "M", 1, 1) for path in paths])
+    assert got.configuration.notes == () and time.process_time() - began < 5
+    assert held({CONFIG: 'exclude = ["x"]'}, [File("x/" * 200 + "y", "A", 1, 0)]).files_excluded == 0
 
 
 def test_nothing_is_moved_out_of_sight_and_what_instructs_is_looked_at() -> None:

@@ -20,7 +20,8 @@ from appliance.core.findings import Evidence
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
-from appliance.core.verdict import Gate
+from appliance.core.verdict import MAX_DESCRIPTION, Gate
+from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.login import Login
@@ -85,6 +86,25 @@ def test_the_store(tmp_path: Path) -> None:
         store.close()
     for file in tmp_path.glob("a.db*"):
         assert OURS.encode() not in file.read_bytes() and THEIRS.encode() not in file.read_bytes()
+
+
+def test_the_gate(tmp_path: Path) -> None:
+    class Forge:
+        shown: Gate | None = None
+
+        def gate(self, _: Pull) -> Gate | None:
+            return None
+
+        def set_gate(self, _: Pull, gate: Gate) -> None:
+            self.shown = gate
+
+    forge, store = Forge(), open_store(tmp_path / "a.db")
+    try:
+        Delivery(store, b"k", 1).set_gate(forge, PULL, Gate("error", f"{BOTH} {'password=`hunter2x` ' * 9}"))  # type: ignore[arg-type]
+    finally:
+        store.close()
+    assert forge.shown is not None and clean(forge.shown.description) and "\x1b" not in forge.shown.description
+    assert len(forge.shown.description) == MAX_DESCRIPTION
 
 
 def test_how_an_attempt_ended() -> None:

@@ -32,6 +32,10 @@ MAX_NESTED = 8  # AGENTS.md below the root
 MAX_DIRECTORIES = 400  # that are looked into for one
 MAX_PATTERNS = 100
 MAX_PATTERN = 200
+# A pattern becomes a regular expression, and the pull request's author chooses the paths that it is tried on: so that
+# he cannot keep us busy, it has few places that can grow, and very long paths are never left out.
+MAX_STARS = 2  # `*` in one part of a pattern, and `**` parts of it
+MAX_PATH = 300
 MAX_NAMED = 10
 
 # Files and folders that instruct agents, in their own spelling or another.
@@ -128,7 +132,7 @@ def is_instruction(path: str) -> bool:
 def _is_out(file: File, spec: GitIgnoreSpec) -> bool:
     """Left out is what is so under both its names: a file cannot be moved out of sight. What instructs is looked at."""
     names = [name for name in (file.path, file.old_path) if name]
-    return all(spec.match_file(name) and not is_instruction(name) for name in names)
+    return all(len(name) <= MAX_PATH and spec.match_file(name) and not is_instruction(name) for name in names)
 
 
 def _config(found: Found | None, notes: list[str]) -> _Config:
@@ -156,6 +160,9 @@ def _parsed(text: str) -> _Config:
     for pattern in config.exclude:
         if not 0 < len(pattern) <= MAX_PATTERN or not pattern.isprintable():
             raise ValueError(f"exclude: allowed are patterns of 1 to {MAX_PATTERN} printable characters")
+        parts = pattern.split("/")
+        if parts.count("**") > MAX_STARS or any(part.count("*") > MAX_STARS for part in parts):
+            raise ValueError(f"exclude: allowed are {MAX_STARS} times * between two /, and {MAX_STARS} times **")
         GitIgnoreSpec.from_lines([pattern])
     return config
 

@@ -6,12 +6,13 @@ from typing import Literal
 
 from appliance.core.findings import Finding, Review
 
+MAX_DESCRIPTION = 140  # characters, GitHub's limit
 GateState = Literal["pending", "success", "failure", "error"]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A commit status: state and description (at most 140 characters, GitHub's limit)."""
+    """A commit status: state and description (at most MAX_DESCRIPTION characters)."""
 
     state: GateState
     description: str
@@ -27,7 +28,7 @@ def running(attempt: int, max_attempts: int) -> Gate:
 
 def given_up(attempts: int, reason: str) -> Gate:
     times = "once" if attempts == 1 else f"{attempts} times"
-    return Gate("error", f"review failed {times}: {' '.join(reason.split())}"[:140])
+    return Gate("error", f"review failed {times}: {' '.join(reason.split())}"[:MAX_DESCRIPTION])
 
 
 def usage_limit(until: str) -> Gate:
