@@ -99,7 +99,7 @@ class Loop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.parts.stop.set())
         settings = self.parts.settings
-        self.parts.forget_battery()  # perhaps another image: that the last one's jail held proves nothing
+        self.parts.trust_nothing()
         write(
             settings.run_dir,
             Health("starting", "", "the first cycle runs", since=time.time()),

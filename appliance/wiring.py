@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +67,8 @@ class Appliance:
     stop: threading.Event
     blocked: Fault | None = None
     _forges: list[Forge] = field(default_factory=list)
+    _fresh: bool = False
+    _proven: bool = False
 
     def close(self) -> None:
         for forge in self._forges:
@@ -104,14 +106,21 @@ class Appliance:
 
     def note_battery(self, deep_report: Report) -> None:
         """Remember whether the attacks were held, and in which start of which container that was."""
+        self._proven = deep_report.ok
         self.store.set_note("battery", _this_start() if deep_report.ok else None)
 
     def forget_battery(self) -> None:
-        self.store.set_note("battery", None)
+        self.note_battery(Report(False, 0.0, (), None))
+
+    def trust_nothing(self) -> None:
+        """At the start of `serve`: what held before, in another image perhaps, proves nothing; with a full disk too."""
+        self._fresh = True
+        with suppress(SQLAlchemyError):
+            self.forget_battery()
 
     def _jail_held(self) -> bool:
         here = _this_start()
-        return here is not None and self.store.note("battery") == here
+        return here is not None and (self._proven or not self._fresh) and self.store.note("battery") == here
 
     def model(self, *, rehearse: bool) -> codex.Model:
         """The model that reviews; the rehearsal model only when asked for by name or when nothing is configured."""

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
-from appliance import battery, facts, selftest
+from appliance import battery, facts, selftest, settings, wiring
 from appliance.attacks import run
 from appliance.attacks.told import Needle, Plan, digest
 from appliance.core import battery as core
@@ -197,3 +200,95 @@ def test_a_breach_is_the_reports_fault(held: pytest.MonkeyPatch, tmp_path: Any) 
     report = selftest.deep(tmp_path, battery.Surroundings(tmp_path, tmp_path))
     assert [(step.name, step.ok) for step in report.steps] == [("jail/tcp", False), ("jail/udp", True)]
     assert report.fault is not None and report.fault.cause == "breach"
+
+
+# When it runs.
+
+
+@dataclass
+class Examined:
+    """An appliance whose self-tests are told what to find, and what was examined in turn."""
+
+    parts: wiring.Appliance
+    deep: Fault | None = None
+    quick: Fault | None = None
+    made: list[str] = field(default_factory=list)
+
+    def examine(self, *, starts: bool = False) -> list[str]:
+        """What one self-test examines."""
+        if starts:
+            self.parts.trust_nothing()
+        self.made.clear()
+        found = self.parts.selftest()
+        assert found == (self.deep if self.made == ["deep"] else self.quick)
+        return list(self.made)
+
+
+@pytest.fixture
+def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Examined]:
+    monkeypatch.setattr(wiring, "blocked", lambda settings: None)  # the tests may run as root
+    found = settings.load({"APPLIANCE_STATE_DIR": f"{tmp_path}/s", "APPLIANCE_RUN_DIR": f"{tmp_path}/r"}, dotenv=None)
+    with wiring.appliance(found) as parts:
+        examined = Examined(parts)
+
+        def report(name: str, fault: Fault | None) -> selftest.Report:
+            examined.made.append(name)
+            return selftest.Report(fault is None, 0.1, (), fault)
+
+        monkeypatch.setattr(wiring, "selftest", lambda scratch: report("quick", examined.quick))
+        monkeypatch.setattr(wiring, "deep", lambda scratch, around: report("deep", examined.deep))
+        yield examined
+
+
+BREACH = named("breach")
+
+
+def test_the_battery_runs_once_in_each_start(examined: Examined) -> None:
+    assert [examined.examine(starts=True), examined.examine(), examined.examine()] == [["deep"], ["quick"], ["quick"]]
+    assert examined.examine(starts=True) == ["deep"]
+
+
+def test_after_a_breach_it_runs_until_it_is_held(examined: Examined) -> None:
+    examined.deep = BREACH
+    assert [examined.examine(starts=True), examined.examine()] == [["deep"], ["deep"]]
+    examined.deep = None
+    assert [examined.examine(), examined.examine()] == [["deep"], ["quick"]]
+
+
+def test_a_breach_that_the_ladder_meets_brings_the_battery_back(examined: Examined) -> None:
+    examined.examine(starts=True)
+    examined.quick = BREACH
+    assert [examined.examine(), examined.examine()] == [["quick"], ["deep"]]
+    examined.quick = named("proc-masked")
+    assert [examined.examine(), examined.examine()] == [["quick"], ["quick"]]
+
+
+def test_a_breach_that_another_process_met_brings_the_battery_back(examined: Examined) -> None:
+    examined.examine(starts=True)
+    examined.parts.store.set_note("battery", None)
+    assert examined.examine() == ["deep"]
+
+
+@pytest.mark.parametrize("other", [["another boot", "pid:[1]"], None], ids=["another start", "unknown"])
+def test_what_held_elsewhere_proves_nothing(
+    examined: Examined, monkeypatch: pytest.MonkeyPatch, other: list[str] | None
+) -> None:
+    examined.examine()
+    assert examined.examine() == ["quick"]
+    monkeypatch.setattr(wiring, "_this_start", lambda: other)
+    assert examined.examine() == ["deep"]
+    assert examined.examine() == (["quick"] if other else ["deep"])
+
+
+def test_a_start_on_a_full_disk_trusts_nothing_all_the_same(
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined.examine(starts=True)
+
+    def full(*_: object) -> None:
+        raise OperationalError("UPDATE", {}, Exception("database or disk is full"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(examined.parts.store, "set_note", full)
+        examined.parts.trust_nothing()
+    assert examined.examine() == ["deep"]
