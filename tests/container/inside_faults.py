@@ -29,7 +29,8 @@ def without_tmp(line: list[str]) -> list[str]:
 
 
 def without_bwrap(line: list[str]) -> list[str]:
-    at = line.index("--remount-ro")
+    at = line.index("--chdir") - 2  # before the root is made read-only
+    assert line[at : at + 2] == ["--remount-ro", "/"], line
     hidden = ["--ro-bind", "/dev/null", "/usr/bin/bwrap", "--tmpfs", f"{jail.CODEX_PACKAGE}/codex-resources"]
     return [*line[:at], *hidden, *line[at:]]
 
