@@ -293,7 +293,7 @@ def test_a_full_disk_is_named(repo: Repo, tmp_path: Path) -> None:
             fetch(Mirrors(small / "mirrors"), repo)
         assert caught.value.cause == "disk-full"
     finally:
-        subprocess.run(["umount", small], check=True)
+        subprocess.run(["umount", "--lazy", small], check=True)  # a git that was killed may still be dying
 
 
 # --- what a diff lists ---

@@ -344,10 +344,10 @@ def test_a_mirror_that_lost_objects_heals_with_the_next_fetch(bench: Bench) -> N
     blob = bench.repo.git("rev-parse", "feature:c")
     names = [line.split()[0] for line in bench.repo.git("rev-list", "--objects", "--all").splitlines()]
     pack_of_all_but_c = "\n".join(name for name in names if name != blob).encode() + b"\n"
-    for pack in (mirror.objects / "pack").glob("*"):
+    for pack in (mirror.path / "objects" / "pack").glob("*"):
         pack.unlink()
     git(
-        ["pack-objects", "-q", str(mirror.objects / "pack" / "pack")],
+        ["pack-objects", "-q", str(mirror.path / "objects" / "pack" / "pack")],
         git_dir=bench.repo.path / ".git",
         input=pack_of_all_but_c,
         timeout=10,
@@ -357,6 +357,85 @@ def test_a_mirror_that_lost_objects_heals_with_the_next_fetch(bench: Bench) -> N
     assert caught.value.cause == "mirror-corrupt", caught.value
     assert not caught.value.permanent
     bench.use()
+
+
+def shown(slot: Slot) -> set[str]:
+    """Every object that git finds in the slot, reachable or not."""
+    argv = ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]
+    return set(inside(slot, *argv).split())
+
+
+def of(repo: Repo, *revisions: str) -> set[str]:
+    return {line.split()[0] for line in repo.git("rev-list", "--objects", *revisions).splitlines()}
+
+
+def test_a_slot_shows_the_base_branch_and_its_own_head_and_no_other(bench: Bench) -> None:
+    repo = bench.repo
+    repo.git("checkout", "--quiet", "-b", "secret", "main")
+    secret = repo.commit("of another pull request", hidden="nobody else's\n")
+    bench.use("secret", look=lambda slot: assert_equal(shown(slot), of(repo, "main", "secret")))
+    repo.git("checkout", "--quiet", "feature")
+
+    def look(slot: Slot) -> None:
+        assert_equal(shown(slot), of(repo, "main", "feature"))
+        for name in (secret, f"{secret}:hidden"):
+            done = subprocess.run(["git", f"--git-dir={slot.git_dir}", "cat-file", "-e", name], check=False)
+            assert done.returncode != 0
+
+    bench.use(look=look)
+    repo.git("checkout", "--quiet", "main")
+    repo.commit("main goes on", z="1\n")
+    repo.git("checkout", "--quiet", "feature")
+    repo.git("merge", "--quiet", "main", "-m", "merge")
+    bench.use(look=look)
+    with contextlib.ExitStack() as at_once:
+        for branch in ("secret", "feature"):
+            mirror, head = bench.fetch(branch)
+            slot = at_once.enter_context(
+                bench.slots.checkout(mirror, "ada/repo", head_sha=head, base_sha=mirror.base, merge_base=None)
+            )
+            assert_equal(shown(slot), of(repo, "main", branch))
+
+
+def test_no_pack_is_begun_among_the_mirrors_own(bench: Bench) -> None:
+    """A fetch of another process sweeps there: with nothing to be written there, nothing can be swept away."""
+    mirror, head = bench.fetch()
+    pack = mirror.path / "objects" / "pack"
+    before = pack.stat().st_mtime_ns
+    with bench.slots.checkout(mirror, "ada/repo", head_sha=head, base_sha=mirror.base, merge_base=None) as slot:
+        assert list((slot.git_dir / "objects" / "pack").glob("*.idx"))
+    assert pack.stat().st_mtime_ns == before
+
+
+def assert_equal(one: set[str], other: set[str]) -> None:
+    assert one == other
+
+
+def test_a_base_branch_that_was_set_back_or_is_behind_the_head_is_read_all_the_same(bench: Bench) -> None:
+    repo = bench.repo
+    repo.git("checkout", "--quiet", "main")
+    for number in range(3):
+        repo.commit(f"main {number}", z=f"{number}\n")
+    repo.git("checkout", "--quiet", "feature")
+    repo.git("merge", "--quiet", "main", "-m", "merge")
+    bench.use()
+    repo.git("branch", "--force", "main", "main~2")
+    bench.use(look=lambda slot: assert_equal({inside(slot, "show", "head:z")}, {"2\n"}))
+    repo.git("checkout", "--quiet", "--orphan", "other")
+    repo.commit("a base of another history", a="x\n")
+    repo.git("branch", "--force", "main", "other")
+    bench.use(look=lambda slot: assert_equal(of(repo, "feature") - shown(slot), set()))
+
+
+def test_a_mirror_of_an_earlier_version_that_would_show_every_head_is_made_anew(bench: Bench) -> None:
+    mirror, _ = bench.fetch()
+    old = bench.repo.git("rev-parse", "feature")
+    shutil.rmtree(mirror.path)
+    git(["clone", "--bare", "--quiet", str(bench.repo.path), str(mirror.path)], protocols=("file",), timeout=20)
+    (mirror.path / "objects" / "info" / "alternates").unlink(missing_ok=True)
+    bench.repo.git("checkout", "--quiet", "-b", "next", "main")
+    bench.repo.commit("next", n="1\n")
+    bench.use("next", look=lambda slot: assert_equal(shown(slot) & {old}, set()))
 
 
 def test_another_mirror_serves_the_same_slot(bench: Bench) -> None:

@@ -21,7 +21,7 @@ from appliance.core.pulls import Pull
 from appliance.core.verdict import gate_of
 from appliance.forge import Source
 from appliance.gate import Upstream
-from appliance.git import Mirrors, Slots, bounds, hardened
+from appliance.git import Mirrors, Slots, bounds, hardened, parts
 from appliance.git import mirror as mirror_module
 from appliance.process import Limits, ProgramMissing, Stopped, run
 from appliance.reviewing import Reviewer
@@ -143,7 +143,7 @@ def test_a_deep_tree_of_the_base_can_be_removed_again(world: World) -> None:
     ending = world.attempt(world.forge.head(world.forge.tree(*entries)))
     assert ending.review is not None, ending
     assert len(world.saw) == 2
-    mirror_module.discard(next((world.path / "slots").glob("*/0")))
+    parts.discard(next((world.path / "slots").glob("*/0")))
     assert [path.name for path in (world.path / "slots").glob("*/*")] == ["0.lock"]
 
 

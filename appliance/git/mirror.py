@@ -1,35 +1,27 @@
-"""One bare copy per repository, shared by all its reviews."""
+"""One bare copy per repository, shared by all its reviews; a slot gets the objects of its own head from there."""
 
 import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import threading
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance import process
 from appliance.flock import held
 from appliance.forge import Source
-from appliance.git import bounds
+from appliance.git import bounds, parts
 from appliance.git.changes import ARGS, ChangedFile, parse
 from appliance.git.errors import GitError, Superseded, error_of
 from appliance.git.hardened import MAX_MEMORY, UPLOAD_PACK, git
 from appliance.git.names import check_ref, check_sha, check_url, directory_name, is_sha
+from appliance.git.parts import FETCH_SECONDS, LOCAL_SECONDS, discard
 from appliance.process import MAX_OUTPUT, Completed, Limits
 
-FETCH_SECONDS = 900.0
-LOCAL_SECONDS = 120.0
 MAX_PACKS = 50
 MAX_ARGUMENTS = 200
 SUSPECT = "appliance-suspect"  # a file in a mirror whose objects turned out to be damaged: the next fetch starts anew
-
-# Attributes come from the repository under review: `-diff` would hide a change, `text`, `ident` or an encoding would
-# show other bytes than the commit has. This file outranks every .gitattributes (gitattributes(5)).
-ATTRIBUTES = "* !diff !text !eol !crlf !ident !filter !working-tree-encoding !merge !whitespace\n"
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,15 @@ class Mirror:
 
     @property
     def objects(self) -> Path:
-        return self.path / "objects"
+        """Those of the base branches, and no head's."""
+        return self.path / parts.BASE / "objects"
+
+    def pack(self, commits: Iterable[str], into: Path) -> None:
+        """Put what `commits` reach and `objects` lacks as one pack into the directory `into`. Raises GitError."""
+        try:
+            parts.pack(self.path, commits, into)
+        except GitError as error:
+            raise self._suspect(error) from error.__cause__
 
     def base_sha(self, ref: str) -> str:
         """Tip of the base branch (short or full name) as this fetch found it; raises GitError for any other ref."""
@@ -184,17 +184,6 @@ class Mirrors:
             raise GitError(cause, str(error), remedy="check the volume of the state") from error
 
 
-def discard(directory: Path) -> None:
-    """Take `directory` out of the way at once, then delete it; links in it are not followed."""
-    aside = directory.with_name(f".trash-{uuid.uuid4().hex}")
-    with contextlib.suppress(FileNotFoundError):
-        directory.rename(aside)
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-    except RecursionError:  # up to Python 3.12 it goes down by recursion, and a thousand directories are too deep
-        process.run(["rm", "-rf", "--", str(aside)], timeout=FETCH_SECONDS)
-
-
 def _fetch_or_remake(
     mirror: Path, source: Source, head_sha: str, base_sha: str | None, stop: threading.Event | None
 ) -> Mirror:
@@ -215,11 +204,13 @@ def _fetch_or_remake(
 
 
 def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, stop: threading.Event | None) -> Mirror:
-    _ensure(mirror, sha256=len(head_sha) == 64)
+    parts.ensure(mirror, sha256=len(head_sha) == 64)
     head, base = _private("head", source.head_ref), _private("base", source.base_ref)
     wanted_base = f"+{source.base_ref}:{base}"
-    if not (mirror / base).is_file():  # the repository's own, however large it is
-        _run_fetch(mirror, source, [wanted_base], stop, Limits())
+    if not (mirror / parts.BASE / base).is_file():  # the repository's own, however large it is
+        _run_fetch(mirror / parts.BASE, source, [wanted_base], stop, Limits())
+        parts.share_shallow(mirror)
+        parts.set_ref(mirror, base, parts.tip_of(mirror / parts.BASE, base))
     try:
         _run_fetch(mirror, source, [f"+{source.head_ref}:{head}", wanted_base], stop)
     except Superseded as error:
@@ -233,28 +224,10 @@ def _fetch(mirror: Path, source: Source, head_sha: str, base_sha: str | None, st
     if base_sha is not None and base_sha != base_tip and not _has(mirror, base_sha):
         with contextlib.suppress(Superseded):  # the base branch was rewritten, and the old commit is gone
             _run_fetch(mirror, source, [base_sha], stop)
-    _tidy(mirror, stop)
+    parts.show_base(mirror, base, base_tip)
+    _tidy(mirror, ["-a", "-l", "-k"], stop)  # git before 2.41 fails with --geometric where objects are borrowed
+    _tidy(mirror / parts.BASE, ["--geometric=2"], stop)
     return Mirror(mirror, source.base_ref, base_tip)
-
-
-def _ensure(mirror: Path, *, sha256: bool) -> None:
-    if (mirror / "HEAD").is_file():
-        _sweep(mirror)
-        return
-    discard(mirror)
-    aside = mirror.with_name(f".new-{mirror.name}")  # only one process makes it: we hold the lock
-    shutil.rmtree(aside, ignore_errors=True)
-    form = "sha256" if sha256 else "sha1"
-    git(["init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(aside)], timeout=LOCAL_SECONDS)
-    (aside / "info").mkdir(exist_ok=True)
-    (aside / "info" / "attributes").write_text(ATTRIBUTES)
-    aside.rename(mirror)
-
-
-def _sweep(mirror: Path) -> None:
-    """Remove what a git that was killed left behind; nobody writes here now, since we hold the lock."""
-    for left in (*mirror.glob("*.lock"), *mirror.glob("refs/**/*.lock"), *mirror.glob("objects/pack/*tmp*")):
-        left.unlink(missing_ok=True)
 
 
 def _private(kind: str, ref: str) -> str:
@@ -291,7 +264,7 @@ def _run_fetch(
     # A pack that cannot be read is no failure for git: it fetches again what it misses, and complains ever after.
     complaint = error_of(done, "fetch")
     if complaint.cause == "too-large" and not done.ok:
-        _sweep(mirror)  # up to MAX_FETCH_BYTES that nobody will ever read
+        parts.sweep(mirror)  # up to MAX_FETCH_BYTES that nobody will ever read
     if not done.ok or (complaint.cause == "mirror-corrupt" and str(mirror) in done.err):
         raise complaint
 
@@ -316,10 +289,10 @@ def _ref_lags(mirror: Path, source: Source, tip: str, head_sha: str, head: str, 
     return git(ancestor, git_dir=mirror, timeout=LOCAL_SECONDS, check=False).ok
 
 
-def _tidy(mirror: Path, stop: threading.Event | None) -> None:
+def _tidy(mirror: Path, how: Sequence[str], stop: threading.Event | None) -> None:
     """Each fetch leaves a pack; many packs make every lookup slow. Nothing that a checkout needs is dropped."""
     with os.scandir(mirror / "objects" / "pack") as entries:
         packs = sum(entry.name.endswith(".pack") for entry in entries)
     if packs > MAX_PACKS:
-        args = ["repack", "--quiet", "-d", "--geometric=2", "--no-write-bitmap-index"]
+        args = ["repack", "--quiet", "-d", *how, "--no-write-bitmap-index"]
         git(args, git_dir=mirror, timeout=FETCH_SECONDS, stop=stop, check=False)

@@ -12,8 +12,9 @@ from pathlib import Path
 from appliance.flock import try_lock
 from appliance.git.errors import MALFORMED, GitError, error_of
 from appliance.git.hardened import git
-from appliance.git.mirror import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, Mirror, discard
+from appliance.git.mirror import Mirror
 from appliance.git.names import check_sha, directory_name
+from appliance.git.parts import ATTRIBUTES, FETCH_SECONDS, LOCAL_SECONDS, discard
 
 MAX_SLOTS = 64
 LEFT_OUT = "appliance-left-out"  # a file in a slot that lacks files of its commit: it is not moved, but made anew
@@ -44,8 +45,9 @@ _SHA256 = """\
 class Slot:
     """A checkout of one head. `tree` has an empty `.git` directory, the place where the jail mounts `git_dir`.
 
-    `git_dir` has the refs `head`, `base` and, if there is one, `merge-base`, and no objects of its own: they are in
-    `objects`, which its objects/info/alternates names by absolute path.
+    `git_dir` has the refs `head`, `base` and, if there is one, `merge-base`, and of objects what its head has beyond
+    the base branches: theirs are in `objects`, which its objects/info/alternates names by absolute path. No other
+    head's are in either.
     Nothing outside the jail may open files of `tree` by the names in it: symlinks are kept as they are. In the jail
     they lead at most to what the jail shows anyway.
     """
@@ -153,7 +155,7 @@ def _move(
     stop: threading.Event | None,
     leave_out: Sequence[bytes] = (),
 ) -> None:
-    (slot.git_dir / "objects" / "info" / "alternates").write_text(f"{mirror.objects}\n")
+    _bring_objects(slot, mirror, refs)
     for stale in slot.git_dir.rglob("*.lock"):  # of a git that was killed: the slot is ours, so nobody holds it
         stale.unlink()
     (slot.tree / ".git").mkdir(exist_ok=True)
@@ -184,6 +186,16 @@ def _refuse_less_than(slot: Slot, head: str) -> None:
         raise GitError("malformed", MALFORMED, remedy="give each file of the branch a name of its own")
     if not same.ok:
         raise error_of(same, "diff-index")
+
+
+def _bring_objects(slot: Slot, mirror: Mirror, refs: dict[str, str]) -> None:
+    """Those of this head, and none of the head before."""
+    objects = slot.git_dir / "objects"
+    shutil.rmtree(objects)
+    (objects / "info").mkdir(parents=True)
+    (objects / "pack").mkdir()
+    (objects / "info" / "alternates").write_text(f"{mirror.objects}\n")
+    mirror.pack(refs.values(), objects / "pack")
 
 
 def _leave_out(slot: Slot, head: str, paths: Sequence[bytes]) -> None:
