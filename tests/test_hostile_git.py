@@ -303,11 +303,12 @@ def test_submodules_on_the_forges_own_host_are_never_asked_for(fake_github: Fake
     assert not list(tmp_path.rglob("pwned"))
 
 
-def test_the_token_goes_to_no_other_repository_of_the_host(fake_github: FakeGitHub) -> None:
+def test_the_token_goes_to_no_other_repository_of_the_host(fake_github: FakeGitHub, tmp_path: Path) -> None:
     fake_github.add_repository("octo/private", {"x": "y\n"}, private=True)
     authorization = (f"{fake_github.base}/octo/app.git", basic("fake-token"))
     git(
         ["ls-remote", f"{fake_github.base}/octo/private.git"],
+        cwd=tmp_path,
         authorization=authorization,
         protocols=("http",),
         timeout=20,
