@@ -35,8 +35,8 @@ def try_lock(path: Path) -> int | None:
 
 
 @contextmanager
-def held(path: Path, *, timeout: float, stop: threading.Event | None = None) -> Iterator[None]:
-    """Hold the lock at `path`, waiting up to `timeout` seconds for it.
+def held(path: Path, *, timeout: float, stop: threading.Event | None = None) -> Iterator[int]:
+    """Hold the lock at `path`, waiting up to `timeout` seconds for it; gives its descriptor.
 
     Raises TimeoutError, or Stopped if `stop` is set meanwhile.
     """
@@ -48,7 +48,7 @@ def held(path: Path, *, timeout: float, stop: threading.Event | None = None) -> 
             raise TimeoutError(f"{path} is held by another process for more than {timeout:.0f} s")
         time.sleep(POLL_SECONDS)
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -66,6 +66,8 @@ def _alone(parts: Appliance, progress: Progress | None) -> Result:
         sweep(parts.login.home)
         for removed in parts.keeper.reclaim():
             log.info("workdir.reclaimed", path=str(removed))
+        for removed in (*parts.mirrors.tidy(time.time()), *parts.slots.tidy(time.time())):
+            log.info("unused.removed", path=str(removed))
         parts.store.forget_answers_before(time.time() - KEPT_SECONDS)
         return parts.cycle(progress).run()
 

@@ -138,10 +138,9 @@ class Appliance:
         )
 
     def reviewer(self, *, rehearse: bool) -> Reviewer:
-        state = self.settings.state_dir
         return Reviewer(
-            mirrors=Mirrors(state / "mirrors"),
-            slots=Slots(state / "slots"),
+            mirrors=self.mirrors,
+            slots=self.slots,
             work=self.work,
             model=self.model(rehearse=rehearse),
             probe=self.scratch_probe,
@@ -150,6 +149,14 @@ class Appliance:
             budgets=self.budgets(rehearse=rehearse),
             memory=bounds.share(memory_limit(), self.settings.reviews_at_once),
         )
+
+    @property
+    def mirrors(self) -> Mirrors:
+        return Mirrors(self.settings.state_dir / "mirrors")
+
+    @property
+    def slots(self) -> Slots:
+        return Slots(self.settings.state_dir / "slots")
 
     @property
     def keeper(self) -> Keeper:

@@ -163,16 +163,46 @@ def lose_everything(mirror: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [break_head, break_config, break_ref, dangle_ref, lose_pack, cut_pack, empty_index, lose_everything],
-)
-def test_a_damaged_mirror_is_made_anew(repo: Repo, mirrors: Mirrors, damage: Callable[[Path], None]) -> None:
+def lose_head(mirror: Path) -> None:
+    (mirror / "HEAD").unlink()
+
+
+def lose_objects(mirror: Path) -> None:
+    shutil.rmtree(mirror / "objects")
+
+
+def break_packed_refs(mirror: Path) -> None:
+    (mirror / "packed-refs").write_bytes(b"\x00garbage\n" * 9)
+
+
+def lead_nowhere(mirror: Path) -> None:
+    (mirror / "objects" / "info").mkdir(exist_ok=True)
+    (mirror / "objects" / "info" / "alternates").write_text("/nowhere/objects\n")
+
+
+DAMAGES = [
+    break_head,
+    break_config,
+    break_ref,
+    dangle_ref,
+    lose_pack,
+    cut_pack,
+    empty_index,
+    lose_everything,
+    lose_head,
+]
+DAMAGES += [lose_objects, break_packed_refs, lead_nowhere]
+
+
+@pytest.mark.parametrize("part", [".", "base"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_mirror_is_made_anew(repo: Repo, mirrors: Mirrors, damage: Callable[[Path], None], part: str) -> None:
     mirror, _ = fetch(mirrors, repo)
-    damage(mirror.path)
+    damage(mirror.path / part)
     repo.commit("one more", d="4\n")
     mirror, head = fetch(mirrors, repo)
     git(["fsck", "--strict"], git_dir=mirror.path, timeout=10)
+    git(["fsck", "--strict"], git_dir=mirror.path / "base", timeout=10)
     assert [file.path for file in mirror.changed_files(mirror.base, head)] == ["a", "c", "d"]
     assert [path.name for path in mirror.path.parent.iterdir() if path.name.startswith(".")] == []
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from gitrepo import Repo, feature_repo
 
-from appliance.git import GitError, Mirror, Mirrors, Slot, Slots, git
+from appliance.flock import try_lock
+from appliance.git import GitError, Mirror, Mirrors, Slot, Slots, git, upkeep
 from appliance.git import slots as slots_module
 from appliance.process import ProgramError
 
@@ -488,3 +489,90 @@ def test_a_program_error_is_no_part_of_the_interface(bench: Bench) -> None:
         assert error.remedy
     else:
         pytest.fail("a commit that is not there cannot be checked out")
+
+
+# ---- upkeep
+
+
+def test_what_nobody_used_for_a_month_goes_and_the_rest_stays(bench: Bench) -> None:
+    slot = bench.use()
+    mirror, _ = bench.fetch()
+    month = time.time() + upkeep.UNUSED_SECONDS
+    assert bench.mirrors.tidy(month - 60) == bench.slots.tidy(month - 60) == []
+
+    def in_use(_: Slot) -> None:
+        assert bench.slots.tidy(month + 60) == []
+
+    bench.use(look=in_use)
+    lock = try_lock(mirror.path.with_suffix(".lock"))
+    assert lock is not None
+    assert bench.mirrors.tidy(month + 60) == [], "somebody fetches"
+    os.close(lock)
+    old = time.time() - 2 * upkeep.UNUSED_SECONDS
+    for path in (mirror.path, slot.tree):
+        os.utime(path, (old, old))
+    assert bench.mirrors.tidy(time.time()) == [], "used just now, however old its files are"
+    assert bench.mirrors.tidy(month + 60) == [mirror.path]
+    assert bench.slots.tidy(month + 60) == [slot.tree.parent]
+    assert not mirror.path.exists()
+    bench.use()
+    assert bench.mirrors.tidy(time.time() + 60) == []
+
+
+def test_the_trash_of_a_crash_goes(bench: Bench) -> None:
+    slot = bench.use()
+    mirror, _ = bench.fetch()
+    trash = [mirror.path.with_name(f".trash-{'1' * 32}"), mirror.path.with_name(f".new-{mirror.path.name}")]
+    trash.append(slot.tree.parents[1] / f".trash-{'2' * 32}")
+    for path in trash:
+        (path / "objects").mkdir(parents=True)
+    lock = try_lock(mirror.path.with_suffix(".lock"))
+    assert lock is not None
+    bench.mirrors.tidy(time.time())
+    assert trash[1].exists(), "somebody may be making it"
+    os.close(lock)
+    bench.mirrors.tidy(time.time())
+    bench.slots.tidy(time.time())
+    assert [path for path in trash if path.exists()] == []
+    assert mirror.path.exists()
+
+
+FETCH = """
+import sys
+from pathlib import Path
+from appliance.forge import Source
+from appliance.git import Mirrors
+root, head = Path(sys.argv[1]), sys.argv[2]
+print("go", flush=True)
+source = Source(str(root / "repo"), "refs/heads/big", "refs/heads/main")
+Mirrors(root / "mirrors").fetch("ada/repo", source, head_sha=head)
+print("done", flush=True)
+"""
+
+
+def test_processes_that_fetch_at_once_all_succeed_also_when_some_are_killed(bench: Bench, tmp_path: Path) -> None:
+    repo = bench.repo
+    repo.git("checkout", "--quiet", "-b", "big", "main")
+    for number in range(12):
+        (repo.path / f"big{number}").write_bytes(os.urandom(1_000_000))
+    head = repo.commit("big")
+    argv = [sys.executable, "-c", FETCH, str(tmp_path), head]
+    started = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(5)]
+    try:
+        for process in started:
+            assert process.stdout
+            assert process.stdout.readline() == "go\n"
+        for number, process in enumerate(started[:2]):
+            time.sleep(0.1 * (number + 1))
+            process.kill()
+        outputs = [process.communicate(timeout=120)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert outputs[2:] == ["done\n"] * 3
+    mirror, _ = bench.fetch("big")
+    for part in (mirror.path, mirror.path / "base"):
+        git(["fsck", "--strict"], git_dir=part, timeout=60)
+    time.sleep(0.5)  # a git whose appliance was killed may end a moment later
+    bench.fetch("big")
+    assert list(mirror.path.rglob("*.lock")) == list(mirror.path.rglob("tmp_*")) == []

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +179,11 @@ def test_one_that_resists_is_left_ends_nothing_and_goes_later(root: Path, dead: 
 
 @root_only
 def test_our_own_that_resists_ends_no_review(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with WorkDirs(root).new("review-") as path:
-        (path / "mounted").mkdir()
-        stuck = mounted(path / "mounted")
-        stuck.__enter__()
-    assert "cannot be removed" in caplog.text
-    stuck.__exit__(None, None, None)
+    with ExitStack() as stuck:
+        with WorkDirs(root).new("review-") as path:
+            (path / "mounted").mkdir()
+            stuck.enter_context(mounted(path / "mounted"))
+        assert "cannot be removed" in caplog.text
 
 
 @contextmanager

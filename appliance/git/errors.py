@@ -121,7 +121,7 @@ _TABLE = (
         r"(?:loose object|packed object|object file|packfile|pack file)"
         r".*(?:corrupt|empty|truncated|unavailable|cannot be accessed|does not match index|index not opened)"
         r"|bad object|invalid sha1 pointer|inflate: |(?:cannot|unable to) read (?:tree|sha1|object|[0-9a-f]{40})"
-        r"|could not parse"
+        r"|could not parse|un(?:expected|terminated) line in .*packed-refs"
         r"|did not send all necessary objects|missing (?:blob|tree|commit)|Could not read [0-9a-f]{40}|bad tree object"
         r"|not a git repository|bad config line|unable to unpack|hash mismatch|is not a valid object|bad signature"
         r"|file .*\.(?:pack|idx) (?:is far too short|is too small|index)|bad packed object|failed to read object"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from appliance.flock import held
 from appliance.forge import Source
-from appliance.git import bounds, parts
+from appliance.git import bounds, parts, upkeep
 from appliance.git.changes import ARGS, ChangedFile, parse
 from appliance.git.errors import GitError, Superseded, error_of
 from appliance.git.hardened import MAX_MEMORY, UPLOAD_PACK, git
@@ -148,6 +148,10 @@ class Mirrors:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def tidy(self, now: float) -> list[Path]:
+        """Remove those that nobody uses any more, and what a crash left; returns the former."""
+        return upkeep.tidy(self._root, now)
+
     def fetch(
         self,
         repository: str,
@@ -173,7 +177,8 @@ class Mirrors:
         name = directory_name(repository)
         mirror = self._root / f"{name}.git"
         try:
-            with held(self._root / f"{name}.lock", timeout=FETCH_SECONDS, stop=stop):
+            with held(self._root / f"{name}.lock", timeout=FETCH_SECONDS, stop=stop) as lock:
+                upkeep.touch(lock)
                 if (mirror / SUSPECT).exists():
                     discard(mirror)
                 return _fetch_or_remake(mirror, source, head_sha, base_sha, stop)

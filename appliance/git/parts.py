@@ -28,7 +28,7 @@ def ensure(mirror: Path, *, sha256: bool) -> None:
 
     One without `base`, as an earlier version made, would show all heads: it is made anew. Raises GitError, OSError.
     """
-    if (mirror / "HEAD").is_file() and (mirror / BASE / "HEAD").is_file():
+    if all((part / "HEAD").is_file() and (part / "objects").is_dir() for part in (mirror, mirror / BASE)):
         sweep(mirror)
         return
     discard(mirror)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.flock import try_lock
+from appliance.git import upkeep
 from appliance.git.errors import MALFORMED, GitError, error_of
 from appliance.git.hardened import git
 from appliance.git.mirror import Mirror
@@ -63,6 +64,10 @@ class Slots:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def tidy(self, now: float) -> list[Path]:
+        """Remove those that nobody uses any more, and what a crash left; returns the former."""
+        return [removed for home in sorted(self._root.glob("*/")) for removed in upkeep.tidy(home, now)]
+
     @contextmanager
     def checkout(
         self,
@@ -86,6 +91,7 @@ class Slots:
             refs["merge-base"] = check_sha(merge_base)
         home = self._root / directory_name(repository)
         number, lock = _take(home)
+        upkeep.touch(lock)
         try:
             yield _ready(home / str(number), mirror, refs, leave_out, stop)
         finally:
