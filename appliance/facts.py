@@ -110,16 +110,18 @@ def _mounts(root: Path) -> dict[str, object]:
 
 
 def _places(root: Path) -> dict[str, object]:
+    # `lexists`: an AppArmor profile may refuse to follow a link that is there (seen: /proc/self/ns/user), and
+    # Path.exists would raise.
     tmp = root / "tmp"
     try:
         fresh = (root / "proc/self").readlink().name == str(os.getpid())
     except OSError:
         fresh = False
     return {
-        "container": any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")),
-        "userns": "present" if (root / "proc/self/ns/user").exists() else ABSENT,
+        "container": any(os.path.lexists(root / mark) for mark in (".dockerenv", "run/.containerenv")),
+        "userns": "present" if os.path.lexists(root / "proc/self/ns/user") else ABSENT,
         "proc_fresh": fresh,
-        "dev_missing": " ".join(name for name in _DEVICES if not (root / "dev" / name).exists()),
+        "dev_missing": " ".join(name for name in _DEVICES if not os.path.lexists(root / "dev" / name)),
         "tmp": ("writable" if os.access(tmp, os.W_OK) else "read-only") if tmp.is_dir() else ABSENT,
     }
 

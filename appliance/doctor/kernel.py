@@ -1,5 +1,6 @@
 """The kernel of the engine's host: namespaces at all, and the settings that forbid them."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ _NEEDED = ("osrelease", "max_user_namespaces", *_LIMITS)
 
 def check(root: Path = Path("/")) -> Iterator[Line]:
     """Read below `root`, which is the host's."""
-    yield from judge(facts.read(root), userns=(root / "proc/self/ns/user").exists())
+    yield from judge(facts.read(root), userns=os.path.lexists(root / "proc/self/ns/user"))
 
 
 def judge(read: Mapping[str, object], *, userns: bool) -> Iterator[Line]:

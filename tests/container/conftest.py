@@ -1,5 +1,6 @@
 """Stacks of containers that leave nothing behind, and what they said when a test fails."""
 
+import platform
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from docker.client import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 
+from .machine import Machine
 from .stack import FORGED, IMAGE, PROJECT, Stack
 
 Start = Callable[..., Stack]
@@ -19,6 +21,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.container)
+    items.sort(key=of_the_machine)  # what waits for the machine comes last
+
+
+def of_the_machine(item: pytest.Item) -> bool:
+    return item.path.name == "test_apparmor.py"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,6 +60,21 @@ def engine() -> None:
         client.images.get(IMAGE)
     finally:
         client.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine(
+    request: pytest.FixtureRequest, engine: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Machine | None]:
+    """The virtual machine, started with the first container test if one asks for it: it takes minutes beside them."""
+    if not any(of_the_machine(item) for item in request.session.items) or platform.machine() != "x86_64":
+        yield None
+        return
+    machine = Machine(tmp_path_factory.mktemp("machine"))
+    try:
+        yield machine
+    finally:
+        machine.remove()
 
 
 def _stacks(folder: Callable[[], Path]) -> Iterator[Start]:
