@@ -229,6 +229,7 @@ def _planted(probe: ladder.Probe, around: Surroundings) -> Iterator[Planted]:
     (beside / "other-tree").mkdir()
     (beside / "other-tree" / "file").write_text(canaries["another checkout"])
     with ExitStack() as stack:
+        around.run.mkdir(parents=True, exist_ok=True)  # `serve` makes it; a command may come without
         run = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="battery-", dir=around.run)))
         (run / "canary").write_text(canaries["a file of the run directory"])
         passing = stack.enter_context(tempfile.NamedTemporaryFile("w", prefix="battery-"))
