@@ -34,6 +34,7 @@ def test_names_are_told_apart() -> None:
 
 CASES = {
     "fails": ("assert add(1, 1) == 2", ""),
+    "fails anyway": ("assert add(1, 1) == 9", "fail also with it"),
     "passes": ("assert add(0, 0) == 0", "still pass"),
     "cannot be collected": ("1 +", "pytest ended with "),
 }
