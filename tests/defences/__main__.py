@@ -1,9 +1,9 @@
 """`python -m tests.defences [TEXT …]`: takes each defence out, and sees that its tests fail.
 
 In a copy of the project, one defence at a time; with TEXT only those whose area or name holds it. Exit 1 if a test
-passes although its defence is out, fails also with it, or could not even be collected. Those that need an image of their own have it made
-from `review-appliance:local` (or APPLIANCE_TEST_IMAGE) by one more layer. Takes a few seconds for each, and a minute
-for some of the container tests.
+passes although its defence is out, fails also with it, or could not even be collected. Those that need an image of
+their own have it made from `review-appliance:local` (or APPLIANCE_TEST_IMAGE) by one more layer. Takes a few seconds
+for each, and minutes for some of the container tests.
 
 The defences stand in `*.toml` beside this file, one per area:
 
