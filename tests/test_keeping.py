@@ -69,8 +69,6 @@ def stop_at(point):
     real = getattr(place, name)
     def stopped(*args, **named):
         ours = "half" not in point or threading.current_thread().name.startswith("review")
-        if ours and point == "half removed":
-            real(*args, **named) if "review-" not in str(args[0]) else None
         if ours and (point != "half removed" or str(args[0]).startswith("review-")):
             print("stopped", flush=True)
             time.sleep(600)

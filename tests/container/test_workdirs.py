@@ -120,16 +120,17 @@ def test_killed_with_a_result_that_the_database_did_not_take(stack: Stack) -> No
     stack.model.hold()
     stack.start()
     stack.model.wait_held()
-    lock = "import sqlite3, time; db = sqlite3.connect('/var/lib/appliance/appliance.db'); "
-    lock += "db.execute('begin immediate'); print('locked', flush=True); time.sleep(600)"
-    stack.container.exec_run([PYTHON, "-c", lock], detach=True)
-    eventually("a locked database", lambda: "locked" in stack.exec(PYTHON, "-c", TRY_LOCK).err)
+    refuse = "CREATE TRIGGER refuse BEFORE INSERT ON reviews BEGIN SELECT RAISE(ABORT, 'no reviews today'); END"
+    assert stack.exec(PYTHON, "-c", SQL, refuse).code == 0
     stack.model.clear()
-    eventually("a result in its directory", lambda: stack.exec("sh", "-c", f"cat {ROOT}/*/result.json").code == 0)
+    eventually("a result in its directory", lambda: stack.exec("sh", "-c", f"cat {ROOT}/*/left.json").code == 0)
+    stack.wait_health("unhealthy")
+    assert stack.comments(1) == []
     killed(stack)
     assert "review.done" not in stack.log
     asked = len(stack.model.requests)
     stack.container.start()
+    assert stack.exec(PYTHON, "-c", SQL, "DROP TRIGGER refuse").code == 0
     stack.wait_gate(pull["head_sha"], "failure")
     stack.wait_log("result.adopted")
     stack.cycles(1)
@@ -139,7 +140,8 @@ def test_killed_with_a_result_that_the_database_did_not_take(stack: Stack) -> No
     assert "review-" not in stack.exec("ls", ROOT).out
 
 
-TRY_LOCK = """
-import sqlite3
-sqlite3.connect("/var/lib/appliance/appliance.db", timeout=0).execute("begin immediate")
+SQL = """
+import sqlite3, sys
+with sqlite3.connect("/var/lib/appliance/appliance.db", timeout=30) as db:
+    db.execute(sys.argv[1])
 """
