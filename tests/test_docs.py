@@ -14,7 +14,7 @@ import click
 import pytest
 
 from appliance import cli, settings
-from appliance.core import catalogue, doctor, verdict
+from appliance.core import battery, catalogue, doctor, verdict
 from appliance.core.faults import Fault
 from appliance.core.findings import Configuration, Evidence, Finding, Result, Review, Usage, Verdict
 from appliance.core.outcomes import Outcome
@@ -151,6 +151,15 @@ def gates() -> Iterator[verdict.Gate]:
 def test_every_text_of_the_gate_is_in_the_readme_beside_its_state(gate: verdict.Gate) -> None:
     rows = [line for line in README.splitlines() if line.startswith(f"| {gate.state} |")]
     assert any(f"`{gate.description}`" in row for row in rows)
+
+
+ATTACKS = {*battery.COMMON, *battery.ATTACKS["jail"], *battery.SLOW["jail"], *battery.SLOW["sandbox"], "listeners"}
+
+
+def test_the_table_of_attacks_has_each_and_no_other() -> None:
+    section = PAGES[PROJECT / "docs" / "security.md"].partition("\n| attack |")[2].partition("\n\n")[0]
+    rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`([a-z-]+)`", "".join(rows))) == ATTACKS
 
 
 # --- what it says
