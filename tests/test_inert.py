@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 import unicodedata
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
@@ -184,6 +185,14 @@ def test_a_marker_in_a_command_is_no_marker() -> None:
 )
 def test_what_reads_like_ours_is_quoted(text: str) -> None:
     assert all(line.startswith(">") for line in inert(text).splitlines())
+
+
+@pytest.mark.parametrize("filling", ["\n", "\n>", "> ", " \n", "_", "* ", "ok ", "verdict\n"])
+def test_no_text_keeps_it_busy(filling: str) -> None:
+    """A pull request may ask for any summary; while one is read nothing else runs, the sign of life included."""
+    begun = time.monotonic()
+    inert("a" + filling * 12_000 + "b")
+    assert time.monotonic() - begun < 5  # it takes some ms; what reads each line from every line before it, minutes
 
 
 def test_a_terminal_is_told_nothing() -> None:

@@ -46,11 +46,12 @@ _LIVE_FENCE = re.compile(
     r"^([ \t>*+.)\d-]*(?:`{3,}|~{3,})[ \t]*)(?=(?:math|mermaid|geojson|topojson|stl|suggestion)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-# What stands where ours stands, and reads as ours does.
+# What stands where ours stands, and reads as ours does. What may go before it stays on its line: else each of many
+# empty lines would be read again from every one before it, and a hundred thousand of them keep everybody busy.
 _LIKE_OURS = re.compile(
-    r"^[\W_]*(?:verdict|evidence|limits|rules|notes|rehearsal|codex review|earlier review|reviewed head|left out by"
-    r"|this pull request changes)(?![a-z])"
-    r"|^[\W_]*\[P[0-3]\]|verdict[\W_]{1,9}(?:correct|incorrect|inconclusive)",
+    r"^(?:[^\w\n]|_)*(?:verdict|evidence|limits|rules|notes|rehearsal|codex review|earlier review|reviewed head"
+    r"|left out by|this pull request changes)(?![a-z])"
+    r"|^(?:[^\w\n]|_)*\[P[0-3]\]|verdict[\W_]{1,9}(?:correct|incorrect|inconclusive)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE = re.compile(r"(`{3,}|~{3,})(.*)")
