@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from appliance.core.instructions import (
     CONFIG,
     MAX_CONFIG,
     MAX_CONTEXT,
+    MAX_COUNTED,
     MAX_DIRECTORIES,
     MAX_NESTED,
     MAX_READ,
@@ -110,6 +112,20 @@ def test_where_it_is_looked() -> None:
     many, unseen = places([File(f"d{n}/x", "A", 1, 0) for n in range(MAX_DIRECTORIES + 5)])
     assert (len(many), unseen) == (MAX_DIRECTORIES + 2, 5)
     assert "5 more directories were not looked into" in effective({}, FILES, 1, unseen).configuration.notes[0]
+
+
+def test_what_a_few_trees_make_of_directories_fits_into_memory() -> None:
+    files = [File(f"{first:03}/" + "a/" * 2000 + "f", "A", 1, 0) for first in range(60)]
+    tracemalloc.start()
+    try:
+        paths, unseen = places(files)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024**2  # a thousand of them, all told apart, take 4 GB
+    finally:
+        tracemalloc.stop()
+    assert unseen > 0, "what is not looked into is said"
+    assert paths[:3] == [CONFIG, AGENTS, "000/AGENTS.md"]
+    wide = [File(f"{first:08}/{'b' * 240}/f", "A", 1, 0) for first in range(MAX_COUNTED // 200)]
+    assert places(wide)[1] > len(wide) - MAX_DIRECTORIES
 
 
 def test_what_there_is_no_room_for_is_cut_and_that_is_said() -> None:

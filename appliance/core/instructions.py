@@ -11,7 +11,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import Literal
 
 from pathspec import GitIgnoreSpec
@@ -30,6 +29,8 @@ MAX_RULES = 16 * 1024  # bytes of rules that go into the prompt, of all files to
 MAX_CONTEXT = 4 * 1024  # bytes of what else AGENTS.md says
 MAX_NESTED = 8  # AGENTS.md below the root
 MAX_DIRECTORIES = 400  # that are looked into for one
+MAX_LEVELS = 32  # directories in each other that are; the author chooses how deep his lie
+MAX_COUNTED = 16 * 1024 * 1024  # characters of the names of all directories that are told apart
 MAX_PATTERNS = 100
 MAX_PATTERN = 200
 # A pattern becomes a regular expression, and the pull request's author chooses the paths that it is tried on: so that
@@ -75,13 +76,28 @@ class _Config(BaseModel):
 
 
 def places(files: Iterable[File]) -> tuple[list[str], int]:
-    """Where the base branch is to be looked at, the root first, and how many directories are too many for that."""
+    """Where the base branch is to be looked at, the root first, and how many directories are too many for that.
+
+    A few objects make a thousand paths of two thousand directories each, which differ in the first of them: so many
+    names do not fit into memory.
+    """
     directories: Counter[str] = Counter()
+    room, unseen = MAX_COUNTED, 0
     for file in files:
         for path in {file.path, file.old_path or file.path}:
-            directories.update(str(parent) for parent in PurePosixPath(path).parents if str(parent) not in (".", "/"))
+            *names, rest = path.split("/", MAX_LEVELS)
+            unseen += "/" in rest
+            for level in range(1, len(names) + 1):
+                name = "/".join(names[:level])
+                if name not in directories:
+                    if len(name) > room:
+                        unseen += 1
+                        break
+                    room -= len(name)
+                directories[name] += 1
     most = [name for name, _ in sorted(directories.items(), key=lambda one: (-one[1], one[0]))]
-    return [CONFIG, AGENTS, *(f"{name}/{AGENTS}" for name in most[:MAX_DIRECTORIES])], len(most[MAX_DIRECTORIES:])
+    unseen += len(most[MAX_DIRECTORIES:])
+    return [CONFIG, AGENTS, *(f"{name}/{AGENTS}" for name in most[:MAX_DIRECTORIES])], unseen
 
 
 def effective(found: Mapping[str, Found], files: Sequence[File], block_priority: int, unseen: int = 0) -> Effective:
