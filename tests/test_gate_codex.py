@@ -17,6 +17,8 @@ from appliance import codex_config, jail
 from appliance.core.ending import Run, judge
 from appliance.core.events import parse
 from appliance.core.outcomes import Ending, Outcome
+from appliance.core.prompt import MAX_FILES, File, review_prompt
+from appliance.core.pulls import Pull
 from appliance.core.upstream import Answer
 from appliance.gate import Gate, Upstream
 from appliance.meter import Budgets, Meter
@@ -47,7 +49,7 @@ class Ran:
     output: str
 
 
-def ran(tmp_path: Path, upstream: Upstream, meter: Meter | None = None) -> Ran:
+def ran(tmp_path: Path, upstream: Upstream, meter: Meter | None = None, prompt: str = "Say hello.") -> Ran:
     """One `codex exec` behind the gate, with the configuration of a review, but without the jail."""
     home, work = tmp_path / "home", tmp_path / "work"
     home.mkdir()
@@ -59,7 +61,7 @@ def ran(tmp_path: Path, upstream: Upstream, meter: Meter | None = None) -> Ran:
         binary = jail.codex_package() / "bin" / "codex"
         done = subprocess.run(
             [binary, "exec", "--strict-config", "--ephemeral", "--json", "--skip-git-repo-check", "-C", work, "-"],
-            input=b"Say hello.",
+            input=prompt.encode("utf-8", "backslashreplace"),
             env={"PATH": os.environ["PATH"], "CODEX_HOME": str(home), "HOME": str(home), "GATE_TOKEN": "none"},
             capture_output=True,
             timeout=60,
@@ -100,3 +102,12 @@ def test_each_outcome_with_the_real_codex(answer: Wire, outcome: Outcome, model:
     assert done.ending.outcome is outcome
     assert done.seconds < 30, "an hour of Retry-After is not waited for"
     assert KEY not in done.output
+
+
+def test_codex_takes_the_longest_prompt_that_an_author_can_make(model: Model, tmp_path: Path) -> None:
+    """One that it refuses (of 1,048,577 characters) ends with no event: a fault of the workstation, for ever."""
+    pull = Pull("o/a#1", "o/a", 1, "a" * 40, "main", "b" * 40)
+    files = [File("/".join([f"{number:03}\x01" * 60] * 16), "A", 1, 0) for number in range(MAX_FILES)]
+    model.answers = [Wire(400, {}, b'{"error": {"code": "context_length_exceeded", "message": "m"}}')]
+    done = ran(tmp_path, Upstream(model.url), prompt=review_prompt(pull, "c" * 40, files))
+    assert done.ending.outcome is Outcome.CONTEXT and len(model.requests) == 1

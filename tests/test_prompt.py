@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from appliance.core.prompt import MAX_FILES, MAX_TEXT, File, repair_prompt, review_prompt
+from appliance.core.instructions import MAX_CONTEXT, MAX_PATTERN, MAX_PATTERNS, MAX_RULES
+from appliance.core.prompt import MAX_ANSWER, MAX_FILES, MAX_LIST, MAX_TEXT, File, Rule, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
 
@@ -52,6 +53,18 @@ def test_what_the_author_wrote_stays_in_its_quotes_and_is_utf_8(hostile: str) ->
         assert json.loads(line.removeprefix(name)) == hostile
     [line] = [line for line in lines if line.startswith("- M ")]
     assert json.loads(re.sub(r"^- M (.*) \+1 -1 .*", r"\1", line, flags=re.DOTALL)) == hostile
+
+
+def test_whatever_the_author_writes_codex_takes_it() -> None:
+    """It refuses more than 1,048,576 characters, and with no event: that would be a fault of the appliance."""
+    long = "/".join(["\x01" * 250] * 16)
+    pull = Pull("o/a#1", "o/a", 1, HEAD, "main", BASE, title="\x01" * 2 * MAX_TEXT, body="\x01" * 2 * MAX_TEXT)
+    rules = [Rule("AGENTS.md", "", "\x01" * (MAX_RULES + MAX_CONTEXT))]
+    files = [File(f"{number}{long}", "R", 1, 1, long) for number in range(MAX_FILES)]
+    text = review_prompt(pull, MERGE, files, rules, ['"' * MAX_PATTERN] * MAX_PATTERNS, 1)
+    assert len(repair_prompt(text, "\x01" * MAX_ANSWER, "no")) < 1_048_576
+    shown = text.count("- R ")
+    assert 0 < shown <= MAX_LIST / len(long) and f"(and {MAX_FILES - shown} more: " in text
 
 
 def test_it_is_bounded_and_says_what_was_left_out() -> None:

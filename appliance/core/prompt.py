@@ -8,6 +8,9 @@ from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
 
 MAX_FILES = 400
+# Codex takes 1,048,576 characters and refuses more before anything is asked (seen with 0.163), which would look as a
+# fault of ours; the author chooses how long his paths are. Title, text, rules and the answer to repair have bounds.
+MAX_LIST = 200_000
 MAX_TEXT = 4000
 MAX_ANSWER = 20_000
 
@@ -87,8 +90,7 @@ def review_prompt(
             _quoted("text", pull.body),
             "",
             f"## Changed files: {len(files)}",
-            *(_line(file) for file in files[:MAX_FILES]),
-            *([f"(and {len(files) - MAX_FILES} more: `git diff --name-status`)"] if len(files) > MAX_FILES else []),
+            *_listed(files),
             *_left_out(exclude, excluded),
             "",
             "Answer with one JSON object of this schema and nothing else:",
@@ -116,6 +118,18 @@ def _rule(rule: Rule) -> str:
     kind = "context" if rule.context else "rules"
     cut = f" (cut: {rule.cut} more bytes)" if rule.cut else ""
     return f"- {kind} for {where}, from {_json(rule.source)}{cut}: {_json(rule.text)}"
+
+
+def _listed(files: Sequence[File]) -> list[str]:
+    lines: list[str] = []
+    room = MAX_LIST
+    for line in map(_line, files[:MAX_FILES]):
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    more = len(files) - len(lines)
+    return [*lines, *([f"(and {more} more: `git diff --name-status`)"] if more else [])]
 
 
 def _left_out(exclude: Sequence[str], excluded: int) -> list[str]:
