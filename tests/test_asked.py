@@ -9,7 +9,7 @@ import httpx
 import pytest
 from model_server import Model, client_of
 
-from appliance.core.asked import objection
+from appliance.core.asked import MAX_DEPTH, MAX_VALUES, objection
 from appliance.core.outcomes import Outcome
 from appliance.core.upstream import ending_of
 from appliance.gate import Gate, Upstream
@@ -101,6 +101,28 @@ def test_the_gate_sends_none_of_it_and_says_so(model: Model, tmp_path: Path) -> 
     assert (ending.outcome, ending.fault.cause) == (Outcome.WORKSTATION, "model-request"), (
         "ours, not the pull request's"
     )
+
+
+def test_what_is_too_deep_to_be_looked_at_is_not_let_through() -> None:
+    tools: list[dict[str, Any]] = [{"type": "web_search"}]
+    for depth in range(MAX_DEPTH + 50):
+        assert objection(changed(tools=tools)), f"in {depth} namespaces"
+        tools = [{"type": "namespace", "name": "n", "tools": tools}]
+
+
+def test_tools_that_an_item_brings_are_looked_at_too() -> None:
+    def found(kind: str) -> bytes:
+        item = {"type": "tool_search_output", "call_id": "c1", "tools": [{"type": kind, "name": "f"}]}
+        return changed(input=[item])
+
+    assert objection(found("function")) == ""
+    assert "mcp" in objection(found("mcp"))
+
+
+def test_a_request_of_many_small_values_is_not_even_read() -> None:
+    begun = time.monotonic()
+    assert objection(b'{"input": [' + b"[]," * MAX_VALUES + b"[]]}") == "it has too many values"
+    assert time.monotonic() - begun < 1
 
 
 def test_looking_at_a_large_request_takes_no_time(jail: httpx.Client) -> None:

@@ -13,6 +13,7 @@ OUR_TOOLS = {"function", "custom", "local_shell", "namespace"}  # run by Codex i
 KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
 FETCHED = ("image_url", "file_url", "file_id")
 MAX_DEPTH = 200
+MAX_VALUES = 4_000_000  # of which each takes some hundred bytes of memory, however few of the request
 
 
 class _Twice(ValueError):
@@ -21,6 +22,8 @@ class _Twice(ValueError):
 
 def objection(body: bytes, model: str = "") -> str:
     """Why a request with this body is not sent; empty if it may be. `model` is the only one to be asked, if given."""
+    if sum(body.count(mark) for mark in (b"[", b"{", b",")) > MAX_VALUES:
+        return "it has too many values"
     try:
         asked = json.loads(body, object_pairs_hook=_once)
     except _Twice as error:  # of two readers each might take another
@@ -52,7 +55,9 @@ def _hosted(tools: Any, depth: int) -> Iterator[str]:
         kind = tool.get("type") if isinstance(tool, dict) else None
         if kind not in OUR_TOOLS:
             yield f"a tool that the provider runs: {str(kind)[:80]}"
-        elif kind == "namespace" and depth:
+        elif kind == "namespace" and not depth:
+            yield "tools nested too deeply"
+        elif kind == "namespace":
             yield from _hosted(tool.get("tools") or [], depth - 1)
 
 
@@ -64,6 +69,8 @@ def _fetched(value: Any, depth: int) -> Iterator[str]:
         for name, part in value.items():
             if name in FETCHED and part is not None and not _is_data(part):
                 yield f"{name}, which the provider fetches"
+            if name == "tools":  # an item of a search for tools brings some of its own
+                yield from _hosted(part or [], depth - 1)
             yield from _fetched(part, depth - 1)
         if value.get("type") in ("item_reference", "mcp_call", "mcp_approval_response"):
             yield f"{value['type']}, which is kept by the provider"
