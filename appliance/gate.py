@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from appliance.core.answers import SseWatch, refusal, retry_seconds
 from appliance.core.asked import objection
@@ -37,6 +38,8 @@ IDLE_SECONDS = 600.0  # between two bytes; the attempt's own timeout is the real
 START_SECONDS = 10.0
 FINISH_SECONDS = 1.0
 MAX_BODY = 64 * 1024 * 1024
+MAX_REFUSAL = 1024 * 1024  # bytes of an answer that is no stream; an error has some hundred
+MAX_CONNECTIONS = 16  # at once; Codex has one or two, and the descriptors are those of the whole appliance
 MAX_RETRY_AFTER = 5.0  # Codex honours any Retry-After without a cap (CODEX 1.4)
 MAX_REFUSED = 100  # lines that are kept and logged of one attempt
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol, httpx.InvalidURL)
@@ -96,7 +99,7 @@ class Gate:
                 log_config=None,
                 lifespan="off",
                 interface="asgi3",
-                http="h11",  # the strict one, whatever else is installed
+                http=_Door,
                 ws="none",
                 access_log=False,
                 timeout_graceful_shutdown=1,
@@ -274,13 +277,18 @@ class Gate:
 
     async def _refusal(self, answer: httpx.Response, passed: dict[str, str]) -> Response:
         """An answer that is no stream: kept as facts, handed on with a capped Retry-After."""
+        told = bytearray()
         try:
-            raw = await answer.aread()
+            async for chunk in answer.aiter_bytes():
+                told += chunk
+                if len(told) > MAX_REFUSAL:
+                    told.clear()  # no error that we know; the status says enough
+                    break
         except httpx.HTTPError:
-            raw = b""
+            told.clear()
         finally:
             await answer.aclose()
-        raw = self._mask.raw(raw)
+        raw = self._mask.raw(bytes(told))
         self._note(refusal(answer.status_code, self._headers(answer), raw, time.time()))
         wait = retry_seconds(answer.headers)
         if wait is not None and wait <= MAX_RETRY_AFTER:
@@ -318,6 +326,26 @@ class Gate:
             self._settle(ticket, told.input_tokens + told.output_tokens if told else ticket.tokens + watch.written)
             self._note(replace(answered, message=self._redacted(answered.message)))
             await answer.aclose()
+
+
+class _Door(H11Protocol):
+    """The strict one of uvicorn's, whatever else is installed, and no more than MAX_CONNECTIONS at once.
+
+    uvicorn's own limit answers 503 once a request has come; until then a connection costs nothing and stays.
+    """
+
+    _shut = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._shut = len(self.connections) >= MAX_CONNECTIONS
+        if self._shut:
+            transport.abort()
+        else:
+            super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._shut:
+            super().connection_lost(exc)
 
 
 def is_let_through(scope: Scope) -> bool:

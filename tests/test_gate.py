@@ -16,9 +16,18 @@ from appliance.core.answers import SseWatch, refusal
 from appliance.core.findings import Usage
 from appliance.core.outcomes import Outcome
 from appliance.core.upstream import Answer, ending_of
-from appliance.gate import Gate, Upstream
+from appliance.gate import MAX_REFUSAL, Gate, Upstream
 
 NOW = 1_796_000_000.0
+
+
+def test_a_refusal_without_end_is_read_up_to_a_limit(model: Model, gate: Gate, jail: httpx.Client) -> None:
+    """It would fill the memory of the container, which all reviews share."""
+    model.answers = [Wire(500, {"content-type": "text/plain"}, b"x" * (MAX_REFUSAL + 1)), GOOD]
+    answer = ask(jail)
+    assert (answer.status_code, answer.content) == (500, b"")
+    assert gate.answers == [Answer(500)]
+    assert ask(jail).status_code == 200
 
 
 # ---- what passes, and what is added

@@ -1,13 +1,16 @@
 """What the jail may try at the model gate's socket, byte by byte: none of it reaches the model's API."""
 
+import os
 import re
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 from model_server import KEY, Model
 
-from appliance.gate import Gate
+from appliance.gate import MAX_CONNECTIONS, Gate
 
 BODY = b'{"input": []}'
 OPEN = b"POST /v1/responses HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -120,6 +123,26 @@ def test_headers_of_the_jail_do_not_pass(model: Model, gate: Gate) -> None:
     [(_, headers, _)] = model.requests
     assert headers["authorization"] == f"Bearer {KEY}"
     assert "evil" not in repr(headers) and "mine" not in repr(headers)
+
+
+def test_the_jail_cannot_use_up_the_descriptors_of_the_appliance(model: Model, gate: Gate) -> None:
+    """They are those of all reviews: one that has none left is a fault of the workstation."""
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with ExitStack() as stack:
+        many = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(200)]
+        for one in many:
+            one.settimeout(10)
+            one.connect(str(gate.path))
+        refused = 0
+        for one in many[MAX_CONNECTIONS:]:
+            with suppress(ConnectionError):
+                refused += one.recv(1) == b""
+        ours = len(os.listdir("/proc/self/fd")) - before - len(many)  # noqa: PTH208
+        assert ours <= MAX_CONNECTIONS + 2
+        assert refused == len(many) - MAX_CONNECTIONS
+    deadline = time.monotonic() + 10
+    while statuses(said(gate, GOOD)) != [b"200"]:
+        assert time.monotonic() < deadline, "with those gone it is open again"
 
 
 def test_a_flood_of_other_requests_is_noted_up_to_a_limit(model: Model, gate: Gate) -> None:
