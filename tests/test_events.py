@@ -1,12 +1,14 @@
 """The event stream of `codex exec --json` (CODEX section 3)."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from appliance.core.events import Command, Stream, parse
 from appliance.core.findings import Usage
+from appliance.core.wording import is_bwrap_failure
 
 
 def line(kind: str, **fields: Any) -> bytes:
@@ -73,6 +75,21 @@ def test_an_error_ends_nothing_since_it_is_also_printed_for_each_retry() -> None
     stream = parse([line("error", message="Reconnecting... 1/5"), item("error", message="a warning"), *GOOD])
     assert stream.completed
     assert stream.warnings == ["Reconnecting... 1/5"]
+
+
+def test_what_a_run_prints_does_not_fill_our_memory() -> None:
+    """Codex tells up to 1 MiB of each command, and one review may run thousands."""
+    long = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n" * 10_000
+    tracemalloc.start()
+    try:
+        stream = parse(made for _ in range(100) for made in (command("x", long, 1, "failed"), b"?" * 10_000, b"?\n"))
+        stream.add(line("error", message=long))
+        assert tracemalloc.get_traced_memory()[0] < 8 * 1024**2
+    finally:
+        tracemalloc.stop()
+    assert len(stream.commands) == 100, "each one counts"
+    assert not any(is_bwrap_failure(one.output) for one in stream.commands), "cut off, it is still not only bwrap's"
+    assert stream.malformed and stream.warnings
 
 
 def test_a_failed_turn() -> None:

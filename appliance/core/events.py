@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from appliance.core.findings import Usage
+from appliance.core.wording import MAX_TEXT
+
+MAX_KEPT = MAX_TEXT + 1  # characters of a command's output: from there on it is not only bwrap's, whatever else it is
+MAX_LINES = 100  # of warnings, and of lines of no known form
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of the agent. `output` is its stdout and stderr, mixed."""
+    """One command of the agent. `output` is the beginning of its stdout and stderr, mixed: at most MAX_KEPT."""
 
     command: str
     output: str
@@ -55,7 +59,8 @@ class Stream:
             event = json.loads(line)
             return self._take(event["type"], event)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-            self.malformed.append(line[:500].decode("utf-8", "replace"))
+            if len(self.malformed) < MAX_LINES:
+                self.malformed.append(line[:500].decode("utf-8", "replace"))
             return None
 
     def _take(self, kind: str, event: dict[str, object]) -> str | None:
@@ -67,7 +72,9 @@ class Stream:
         elif kind == "turn.failed":
             self.failure = _message(event["error"])
         elif kind == "error":
-            self.warnings.append(str(event["message"]))  # also printed for each retry, so it ends nothing
+            message = str(event["message"])  # also printed for each retry, so it ends nothing
+            if len(self.warnings) < MAX_LINES:
+                self.warnings.append(message[:MAX_KEPT])
         elif kind in ("item.started", "item.completed"):
             return self._item(kind, event["item"])
         return None
@@ -82,7 +89,7 @@ class Stream:
             self.commands.append(
                 Command(
                     str(item["command"]),
-                    str(item.get("aggregated_output") or ""),
+                    str(item.get("aggregated_output") or "")[:MAX_KEPT],
                     code if isinstance(code, int) else None,
                     str(item["status"]),
                 )
