@@ -38,7 +38,8 @@ def _shape(name: str, pattern: str, flags: int = 0, *, whole: bool = False) -> S
 SHAPES = (
     _shape(
         "private key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?s:.){1,9000}?)"
+        # Not across the beginning of another: else many of them without an end keep everybody busy.
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:(?!-----BEGIN )(?s:.)){1,9000}?)"
         r"(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)",
         whole=True,
     ),
