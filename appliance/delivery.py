@@ -128,10 +128,14 @@ class Delivery:
     def set_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
         """Show `gate`, if it is not what was last shown. Raises ForgeError.
 
+        A status belongs to the commit, and another pull request may have the same, into another base: green is shown
+        if it is for all of them, else the worst; and what overwrote theirs is told to the next cycle.
         What the database does not know, the forge is asked for: a lost database writes nothing twice. A forge that
         does not say is written to all the same: the plan wants this gate shown, whatever is there.
         """
         gate = Gate(gate.state, redaction.say(gate.description)[:MAX_DESCRIPTION])
+        if gate.state == "success":
+            gate = self.store.beside(pull) or gate
         shown = self.store.last_gate(pull)
         if shown is None:
             try:
@@ -143,6 +147,8 @@ class Delivery:
         if self.keep and shown is not None:
             return
         if shown != gate:
+            if gate.state != "success":  # before: killed in between, the next cycle looks once more
+                self.store.forget_gates_beside(pull)
             forge.set_gate(pull, gate)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)

@@ -763,3 +763,37 @@ def test_a_result_that_another_process_abandoned_is_not_told_as_posted(world: Wo
     world.store.abandon(stored.id)
     assert not world.cycle().delivery.deliver(world.forge, stored, world.pull())
     assert world.markers() == []
+
+
+def test_a_commit_that_two_pull_requests_share_is_green_only_if_both_are(world: World) -> None:
+    """A status belongs to the commit: what is fine for another base must not open the way into this one."""
+    sha = world.pull().head_sha
+    world.github.push(APP, "other", {"other.txt": "x"})
+    world.script = lambda pull, _: reviewed(pull, *([found(1)] if pull.base_ref == "main" else []))
+    world.run()
+    assert world.gate(1) == "failure: 1 blocking finding (P1)"
+    other = world.github.add_pull(APP, world.pull().head_ref, "other")
+    assert other.head_sha == sha
+    world.run()
+    assert [marker.gate_state for marker in world.markers(other.number)] == ["success"]
+    assert world.gate(1) == "failure: 1 blocking finding (P1)"
+    writes = len(world.statuses())
+    world.run()
+    assert len(world.statuses()) == writes, "and it rests"
+    world.github.edit_pull(APP, 1, state="closed")
+    world.run()
+    assert world.gate(other.number) == "success: no blocking findings"
+
+
+def test_a_green_commit_is_pending_while_another_pull_request_of_it_waits(world: World) -> None:
+    world.run()
+    assert world.gate() == "success: no blocking findings"
+    world.github.push(APP, "other", {"other.txt": "x"})
+    other = world.github.add_pull(APP, world.pull().head_ref, "other")
+    world.script = lambda pull, _: failed(Outcome.SANDBOX)
+    world.run()
+    world.run()
+    assert world.gate() == "pending: waiting for the Codex review"
+    world.github.edit_pull(APP, other.number, draft=True)
+    world.run()
+    assert world.gate() == "success: no blocking findings", "what is not ready holds up nothing"

@@ -1,11 +1,15 @@
 """Gates as they were last set, so that one is written only on a change."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from appliance.core.pulls import Pull
-from appliance.core.verdict import Gate
-from appliance.store.base import Base
-from appliance.tables import gates, local_gates, pulls
+from appliance.core.verdict import WAITING, Gate
+from appliance.store.base import Base, standing
+from appliance.tables import gates, local_gates, pulls, reviews
+
+_WORST = ("failure", "error", "pending")
 
 
 class Gates(Base):
@@ -31,6 +35,33 @@ class Gates(Base):
             if db.execute(gates.update().where(one).values(values)).rowcount == 0:
                 db.execute(gates.insert().values(target=pull.target, head_sha=pull.head_sha, **values))
 
+    def beside(self, pull: Pull) -> Gate | None:
+        """The worst gate of the other open pull requests of this very commit; None if all are green or not ready."""
+        with self._engine.connect() as db:
+            found = []
+            for row in db.execute(_others(pull)).all():
+                of_it = (reviews.c.head_sha == row.head_sha, reviews.c.base_ref == row.base_ref)
+                done = standing(reviews, [row.target]).where(*of_it, reviews.c.abandoned_at.is_(None))
+                review = db.execute(done.order_by(reviews.c.id.desc())).first()
+                if review is not None:
+                    found.append(Gate(review.gate_state, review.gate_description))
+                elif row.state != "skipped":
+                    one = sa.select(gates).where(gates.c.target == row.target, gates.c.head_sha == row.head_sha)
+                    told = db.execute(one).one_or_none()
+                    # A green one without a review is of another base, or of a review that is to be done again.
+                    found.append(Gate(told.state, told.description) if told and told.state in _WORST else WAITING)
+        red = [gate for gate in found if gate.state in _WORST]
+        return min(red, key=lambda gate: _WORST.index(gate.state), default=None)
+
+    def forget_gates_beside(self, pull: Pull) -> None:
+        """What the other pull requests of this commit were last shown as is no longer what the forge shows."""
+        others = [
+            gates.c.target.in_(_others(pull).with_only_columns(pulls.c.target)),
+            gates.c.head_sha == pull.head_sha,
+        ]
+        with self._write() as db:
+            db.execute(gates.delete().where(*others))
+
     def local_gate(self, target: str, head_sha: str) -> Gate | None:
         with self._engine.connect() as db:
             row = db.execute(
@@ -44,3 +75,8 @@ class Gates(Base):
             one = (local_gates.c.target == target) & (local_gates.c.head_sha == head_sha)
             if db.execute(local_gates.update().where(one).values(values)).rowcount == 0:
                 db.execute(local_gates.insert().values(target=target, head_sha=head_sha, **values))
+
+
+def _others(pull: Pull) -> sa.Select[Any]:
+    of_it = (pulls.c.repository == pull.repository, pulls.c.head_sha == pull.head_sha, pulls.c.open)
+    return sa.select(pulls).where(*of_it, pulls.c.target != pull.target).order_by(pulls.c.number)
