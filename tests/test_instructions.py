@@ -383,6 +383,15 @@ def test_many_directories_are_few_calls_of_git(tmp_path: Path, monkeypatch: pyte
     assert calls.count("ls-tree") == 2 and calls.count("cat-file") <= MAX_NESTED + 1
 
 
+def test_directories_with_names_of_any_length_are_no_fault_of_ours(tmp_path: Path) -> None:
+    """More than fits into an argv is an error of the operating system, and so was a fault of the workstation."""
+    repo = Repo(tmp_path / "repo")
+    base = repo.commit()
+    mirror = Mirrors(tmp_path / "mirrors").fetch("r", repo.source(), head_sha=base)
+    files = [File(f"{number}" + r"\xff" * 7000 + "/f", "A", 1, 0) for number in range(MAX_DIRECTORIES)]
+    assert instructions.of_base(mirror, base, files, 1).files == tuple(files)
+
+
 # ---- a whole review
 
 

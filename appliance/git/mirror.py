@@ -21,6 +21,7 @@ from appliance.process import MAX_OUTPUT, Completed, Limits
 
 MAX_PACKS = 50
 MAX_ARGUMENTS = 200
+MAX_ARGUMENTS_BYTES = 1024 * 1024  # of all together
 SUSPECT = "appliance-suspect"  # a file in a mirror whose objects turned out to be damaged: the next fetch starts anew
 
 
@@ -37,10 +38,19 @@ class Entry:
         return self.mode in ("100644", "100755")
 
 
-def _portions(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """As many at once as fit into an argv, whatever their lengths (4096 at most, of 2 MB)."""
-    for start in range(0, len(paths), MAX_ARGUMENTS):
-        yield paths[start : start + MAX_ARGUMENTS]
+def _portions(paths: Iterable[str]) -> Iterator[Sequence[str]]:
+    """As many at once as fit into an argv (2 MB), whatever their lengths: as text one may have 32 kB."""
+    portion: list[str] = []
+    room = MAX_ARGUMENTS_BYTES
+    for path in paths:
+        size = len(os.fsencode(path))
+        if portion and (len(portion) == MAX_ARGUMENTS or size > room):
+            yield portion
+            portion, room = [], MAX_ARGUMENTS_BYTES
+        portion.append(path)
+        room -= size
+    if portion:
+        yield portion
 
 
 @dataclass(frozen=True)
