@@ -10,7 +10,7 @@ from appliance.core.result import SCHEMA
 MAX_FILES = 400
 # Codex takes 1,048,576 characters and refuses more before anything is asked (seen with 0.163), which would look as a
 # fault of ours; the author chooses how long his paths are. Title, text, rules and the answer to repair have bounds.
-MAX_LIST = 200_000
+MAX_LIST = 250_000
 MAX_TEXT = 4000
 MAX_ANSWER = 20_000
 
