@@ -178,6 +178,10 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     ("error", "cause"),
     [
         (FileNotFoundError(2, "not installed", "bwrap"), "battery-failed"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/var/tmp', '/']"), "no-tmp-dir"),
+        (FileNotFoundError(2, "No such file or directory", "/tmp/battery-x"), "no-tmp-dir"),
+        (OSError(30, "Read-only file system", "/tmp/battery-x"), "no-tmp-dir"),
+        (PermissionError(13, "Permission denied", "/tmp/battery-x"), "no-tmp-dir"),
         (RuntimeError("can't start new thread"), "pids-limit"),
         (BlockingIOError(11, "Resource temporarily unavailable"), "pids-limit"),
     ],
@@ -192,6 +196,8 @@ def test_a_battery_that_cannot_be_run_is_a_fault(
     report = selftest.deep(tmp_path, battery.Surroundings(tmp_path, tmp_path))
     assert not report.ok
     assert report.fault is not None and report.fault.cause == cause
+    if cause == "no-tmp-dir":
+        assert "`tmpfs: /tmp`: `docker compose up -d --force-recreate`" in report.fault.remedy
 
 
 def test_a_breach_is_the_reports_fault(held: pytest.MonkeyPatch, tmp_path: Any) -> None:

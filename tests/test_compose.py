@@ -121,6 +121,17 @@ def test_no_index_is_named(name: str) -> None:
     assert "://" not in text
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+@pytest.mark.parametrize("name", ["docker/up", "docker/test"])
+def test_commands_tell_what_they_do_and_do_nothing(name: str, option: str) -> None:
+    with_nothing = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [PROJECT / name, option], cwd="/", env=with_nothing, capture_output=True, text=True, timeout=20, check=True
+    )
+    assert f"{name} " in done.stdout and "set -euo" not in done.stdout
+    assert "== " not in done.stderr, "something was started"
+
+
 @pytest.mark.parametrize("name", ["docker/up", "docker/test", "docker/engine", ".ci/run", "docker/health-probe"])
 def test_commands_can_be_run(name: str) -> None:
     assert os.access(PROJECT / name, os.X_OK)

@@ -1,6 +1,6 @@
 """The jail's own layout, Codex's demands on it, and what the appliance itself says of a probe."""
 
-from appliance.core.catalogue.entry import REBUILD, RECREATE, REPORT, Condition, Entry
+from appliance.core.catalogue.entry import RECREATE, REPORT, Condition, Entry
 
 REPORT_DEEP = "report it with the output of `docker exec review-appliance appliance selftest --deep --json`"
 _OURS = f"this is a fault of the appliance: {REPORT}."
@@ -34,10 +34,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "no-tmp-dir",
-        "There is no directory /tmp in the container, where bwrap sets up the root of a jail.",
-        f"compose.yaml's `tmpfs: /tmp` makes it; without it {REBUILD}.",
-        texts=(r"Failed to mount tmpfs: No such file or directory",),
-        confirm=(Condition("tmp", "absent"),),
+        "The container has no /tmp that can be written, where the root of a jail is set up.",
+        f"start the container with compose.yaml's `tmpfs: /tmp`: {RECREATE}.",
+        texts=(
+            r"Failed to mount tmpfs: No such file or directory",
+            r".*\bNo usable temporary directory",  # Python's words
+            r".*\b(No such file or directory|Read-only file system|Permission denied): '/tmp/",
+        ),
+        confirm=(Condition("tmp", "absent|read-only"),),
     ),
     Entry(
         "dev-missing",
