@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,6 +32,7 @@ ASSOCIATIONS = (
 )
 OF_COMPOSE = frozenset({"APPLIANCE_APPARMOR", "APPLIANCE_BUILD_CA", "APPLIANCE_TEST_IMAGE"})
 SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+MAX_FILE_BYTES = 64 * 1024  # of a file that holds a value
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
@@ -257,16 +259,30 @@ def _value(name: str, merged: Mapping[str, str], problems: list[str]) -> str | N
         problems.append(f"{name}: set either {name} or {name}_FILE, not both")
         return None
     try:
-        value = Path(path).read_text("utf-8").strip()
+        value = _text(path).strip()
     except PermissionError:
         problems.append(f"{name}_FILE: {path} may not be read: make it readable for uid {os.getuid()}")
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{name}_FILE: {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}")
+    except UnicodeDecodeError:
+        problems.append(f"{name}_FILE: {path} cannot be read: it is not text")
+    except (OSError, ValueError) as error:
+        problems.append(f"{name}_FILE: {path} cannot be read: {getattr(error, 'strerror', None) or error}")
     else:
         if not value:
             problems.append(f"{name}_FILE: {path} is empty")
         return value
     return None
+
+
+def _text(path: str) -> str:
+    """What the file says. A device or a pipe may never end. Raises OSError, and ValueError for what is no such file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is not waited for
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("allowed is a regular file")
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise ValueError(f"allowed are {MAX_FILE_BYTES // 1024} KiB")
+    return content.decode("utf-8")
 
 
 def unknown(environment: Mapping[str, str] | None = None) -> list[str]:

@@ -1,5 +1,6 @@
 """Every setting has its effect, is refused when bad, and hides what is secret (DESIGN section 12)."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -266,6 +267,17 @@ def test_a_file_that_cannot_be_read_is_a_problem(content: bytes | None, said: st
     [problem] = refused({"OPENAI_API_KEY_FILE": str(path)})
     assert problem.startswith(f"OPENAI_API_KEY_FILE: {path} cannot be read")
     assert said in problem
+
+
+def test_a_file_that_never_ends_or_is_too_large_is_a_problem_and_not_read_to_its_end(tmp_path: Path) -> None:
+    large, pipe = tmp_path / "large", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    write(large, "x" * (64 * 1024 + 1))
+    for path, allowed in (("/dev/zero", "a regular file"), (pipe, "a regular file"), (large, "64 KiB")):
+        [problem] = refused({"GITHUB_TOKEN_FILE": str(path)})
+        assert problem.startswith(f"GITHUB_TOKEN_FILE: {path} cannot be read: allowed")
+        assert problem.endswith(allowed)
+    assert load({"GITHUB_TOKEN_FILE": write(tmp_path / "most", "x" * 64 * 1024)}, None).github_token is not None
 
 
 def test_a_value_and_a_file_are_one_too_many(tmp_path: Path) -> None:
