@@ -139,6 +139,19 @@ def test_what_there_is_no_room_for_is_cut_and_that_is_said() -> None:
     assert f"(cut: {18_000 - MAX_CONTEXT} more bytes)" in text
 
 
+def test_the_nearer_is_given_room_first() -> None:
+    """A long one at the root leaves no room for that of the directory otherwise, which is the one that holds."""
+    long = f"{TITLE}\n{'x' * 18_000}"
+    got = of({AGENTS: long, "a/AGENTS.md": f"{TITLE}\nb", "a/b/AGENTS.md": f"{TITLE}\nnear"})
+    assert [(rule.source, rule.cut > 0) for rule in got.rules] == [
+        (AGENTS, True), ("a/AGENTS.md", False), ("a/b/AGENTS.md", False),
+    ]  # fmt: skip
+    assert sum(len(rule.text.encode()) for rule in got.rules) == MAX_RULES
+    [note] = got.configuration.notes
+    assert note.startswith("Of the rules in `AGENTS.md` ")
+    assert of({AGENTS: long, "a/AGENTS.md": long, CONFIG: "rules = 'c'"}).rules[0] == Rule(CONFIG, "", "c")
+
+
 # ---- .review-appliance.toml
 
 

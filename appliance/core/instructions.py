@@ -190,7 +190,7 @@ def _said(key: str, kind: str, message: str) -> str:
 
 
 def _texts(found: Mapping[str, Found], rules: str, notes: list[str]) -> list[Rule]:
-    """All that is said, in the order in which it is given room."""
+    """All that is said, what holds for more before what holds for less."""
     said = [Rule(CONFIG, "", rules.strip())] if rules.strip() else []
     context: list[Rule] = []
     nested = 0
@@ -218,12 +218,18 @@ def _texts(found: Mapping[str, Found], rules: str, notes: list[str]) -> list[Rul
     return [*said, *context]
 
 
-def _capped(rules: Iterable[Rule], notes: list[str]) -> Iterable[Rule]:
+def _capped(rules: Sequence[Rule], notes: list[str]) -> Iterable[Rule]:
+    """As many of them as there is room for, in their order. The nearer is given room first, for it is the one that
+    holds where two disagree; the configuration before all."""
     room = {False: MAX_RULES, True: MAX_CONTEXT}
-    for rule in rules:
+    fits: dict[int, str] = {}
+    for at in sorted(range(len(rules)), key=lambda at: (rules[at].source != CONFIG, -rules[at].scope.count("/"))):
+        rule = rules[at]
         raw = rule.text.encode()
-        kept = raw[: room[rule.context]].decode("utf-8", "ignore")
-        room[rule.context] -= len(kept.encode())
+        fits[at] = raw[: room[rule.context]].decode("utf-8", "ignore")
+        room[rule.context] -= len(fits[at].encode())
+    for at, rule in enumerate(rules):
+        raw, kept = rule.text.encode(), fits[at]
         if len(raw) == len(kept.encode()):
             yield rule
             continue
