@@ -3,6 +3,7 @@
 Only the self-test and the reviewer are scripted. The reports in the names (`r31`) are those of the replay list.
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -58,6 +59,35 @@ def test_a_ready_pull_request_gets_its_comment_and_its_gate(world: World) -> Non
         "failure: 1 blocking finding (P1)",
     ]
     assert world.status().state == "reviewed"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../../../evil/phish/releases/download/v1/x.exe",
+        "../" * 9 + "login",
+        "src/..",
+        "./app.py",
+        "src//app.py",
+        "/etc/passwd",
+        "//evil.example/x",
+        "src/",
+        "",
+        "..\\..\\..\\evil",
+        "%2e%2e/%2E./evil",
+        ".%2e/evil",
+        "..%2f..%2fevil",
+        "..%5cevil",
+        "%252e%252e/evil",
+        ".\t./evil",
+    ],
+)
+def test_a_comment_links_to_nothing_outside_of_the_reviewed_tree(path: str, world: World) -> None:
+    world.script = lambda pull, _: reviewed(pull, replace(found(1), path=path), found(2), verdict="incorrect")
+    world.run()
+    [comment] = world.github.comments(APP, 1)
+    tree = f"{world.github.base}/{APP}/blob/{world.pull().head_sha}/"
+    assert re.findall(r"\]\(([^)]*)\)", comment.body) == [f"{tree}app.py#L1"], "that of the plain path, and no other"
 
 
 def test_the_gate_is_pending_while_the_review_runs(world: World) -> None:

@@ -40,6 +40,9 @@ MAX_DESCRIPTION = 140
 STEADY = 3600.0  # seconds; a degraded backend does not give one and the same wrong answer for so long
 _PATTERN = re.compile(rf"({PART})/({PART}|\*)")
 _TARGET = re.compile(rf"({PART}/{PART})#([1-9][0-9]*)")
+# A part that is empty, "." or "..", which a browser resolves to somewhere else; the same percent-encoded, for servers
+# that decode once more; control characters.
+_NOT_PLAIN = re.compile(r"(?:^|[/\\])\.{0,2}(?=[/\\]|\Z)|%(?:2[5ef]|5c|[01][0-9a-f]|7f)|[\x00-\x1f\x7f]", re.IGNORECASE)
 _PULL_URL = re.compile(rf"https?://[^/\s?#]+/({PART}/{PART})/pull/([1-9][0-9]*)(?:[/?#]\S*)?")
 
 
@@ -219,7 +222,12 @@ class GitHubForge:
         )
 
     def permalink(self, pull: Pull, path: str, line_start: int, line_end: int) -> str | None:
-        """The lines at the head SHA in the browser; None while the repository's page is not known."""
+        """The lines at the head SHA in the browser; None while the repository's page is not known.
+
+        None, too, for a path that leads or might lead out of the repository: it is the model's.
+        """
+        if _NOT_PLAIN.search(path):
+            return None
         page = self._pages.get(pull.repository.casefold())
         if page is None:
             page, pull_part, _ = pull.url.rpartition(f"/pull/{pull.number}")
