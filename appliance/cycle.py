@@ -120,7 +120,8 @@ class Cycle:
         shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
         self.on_health(shown, len(listed), self._waits(held, forge_faults))
         forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
-        planned = self._plan(listed, fault, held)
+        planned, unasked = self._plan(listed, fault, held)
+        forge_faults += unasked
         forge_faults += self._publisher.show(listed, planned)
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
         held = self._memory.remember(held, ended)
@@ -169,24 +170,31 @@ class Cycle:
 
     # ---- deciding
 
-    def _plan(self, listed: Mapping[str, Seen], fault: Fault | None, held: Held | None) -> list[Action]:
+    def _plan(
+        self, listed: Mapping[str, Seen], fault: Fault | None, held: Held | None
+    ) -> tuple[list[Action], list[Fault]]:
+        """What is to be done, and what kept a forge from saying whether something is reviewed."""
         pulls = [seen.pull for seen in listed.values()]
-        records = self.store.records(pulls) | self._learn(listed)
+        learnt, faults = self._learn(listed)
+        records = self.store.records(pulls) | learnt
         actions = plan(pulls, records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
-        return actions
+        return actions, faults
 
-    def _learn(self, listed: Mapping[str, Seen]) -> dict[str, Record]:
+    def _learn(self, listed: Mapping[str, Seen]) -> tuple[dict[str, Record], list[Fault]]:
         """Ask the forges for reviews of ours that the database does not have, where something changed since."""
         pulls = [seen.pull for seen in listed.values() if not not_ready(seen.pull, self.policy)]
         unsure = self.store.unsure(pulls)
         unknown = set()
+        faults: list[Fault] = []
         for pull in unsure:
-            if self.stop.is_set() or not self.delivery.learn(listed[pull.target].forge, pull):
+            fault = None if self.stop.is_set() else self.delivery.learn(listed[pull.target].forge, pull)
+            if fault or self.stop.is_set():
                 unknown.add(pull.target)
+            faults += [fault] if fault else []
             self.progress.moved()
         learnt = self.store.records(unsure)
-        return {target: replace(record, known=target not in unknown) for target, record in learnt.items()}
+        return {target: replace(record, known=target not in unknown) for target, record in learnt.items()}, faults
 
     def _hold(self, fault: Fault | None, held: Held | None) -> Hold | None:
         stopping = fault or self.no_login

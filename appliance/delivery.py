@@ -9,11 +9,13 @@ import structlog
 
 from appliance import redaction
 from appliance.core import marker as markers
+from appliance.core.faults import Fault
 from appliance.core.marker import Marker
 from appliance.core.pulls import Pull
 from appliance.core.report import comment as render
 from appliance.core.report import marker_findings
 from appliance.core.verdict import MAX_DESCRIPTION, Gate
+from appliance.failures import fault_of
 from appliance.forge import Comment, ForgeError
 from appliance.protocols import Forge
 from appliance.store import Store, StoredReview
@@ -153,8 +155,8 @@ class Delivery:
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)
 
-    def learn(self, forge: Forge, pull: Pull) -> bool:
-        """Take over what the forge has of ours for this head and base; False if it could not be asked.
+    def learn(self, forge: Forge, pull: Pull) -> Fault | None:
+        """Take over what the forge has of ours for this head and base; a fault if it could not be asked.
 
         Markers of reviews that a person has asked to do again do not count. The newest by its own time holds, not the
         last comment: anyone can post a copy of an older one.
@@ -163,7 +165,7 @@ class Delivery:
             comments = forge.comments(pull)
         except ForgeError as error:
             log.warning("comments.unknown", target=pull.target, error=str(error))
-            return False
+            return fault_of(error)
         after = self.store.again_after(pull.target)
         read = [(markers.read(found.body, self.key), found) for found in comments]
         of_it = [(mark, found) for mark, found in read if mark and mark.is_of(pull) and mark.at > after]
@@ -171,7 +173,7 @@ class Delivery:
             mark, found = max(of_it, key=lambda one: one[0].at)
             self.store.learn(pull, mark.gate, found.id, found.url)
         self.store.set_looked_at(pull)
-        return True
+        return None
 
 
 def _still(pull: Pull, stored: StoredReview) -> bool:

@@ -628,6 +628,27 @@ def test_r28_nothing_is_reviewed_while_it_is_unknown_what_is_there(trouble: dict
     assert world.status().state == "reviewed"
 
 
+def test_comments_that_may_not_be_read_are_a_fault_at_once(world: World) -> None:
+    world.github.fail(method="GET", path="/issues/1/comments", status=403, times=500)
+    result = world.run()
+    assert [getattr(it, "cause", None) for it in (result.fault, result.unhealthy)] == ["forge-permission"] * 2
+    assert "GITHUB_TOKEN" in str(result.unhealthy)
+    assert (world.asked, world.attempts(), world.status().state) == ([], 0, "waiting")
+    world.github.failures.clear()
+    result = world.run()
+    assert (result.fault, result.unhealthy, result.reviewed) == (None, None, 1)
+
+
+def test_comments_that_do_not_come_for_a_while_are_unhealthy_after_three_cycles(world: World) -> None:
+    world.github.fail(method="GET", path="/issues/1/comments", status=502, times=500)
+    results = [world.run() for _ in range(3)]
+    assert all(result.failed for result in results)
+    assert [getattr(it.unhealthy, "cause", None) for it in results] == [None, None, "forge-unreachable"]
+    assert (world.asked, world.attempts()) == ([], 0)
+    world.github.failures.clear()
+    assert world.run().unhealthy is None
+
+
 @pytest.mark.parametrize("trouble", [{"status": 502}, {"empty": True}, {"truncate": True}], ids=str)
 def test_r28_a_listing_of_pull_requests_that_fails_changes_nothing(trouble: dict[str, object], world: World) -> None:
     world.run()
