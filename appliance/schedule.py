@@ -22,13 +22,12 @@ from appliance.core.health import Health
 from appliance.cycle import Result
 from appliance.failures import fault_of
 from appliance.flock import held, try_lock
-from appliance.health import heartbeat, write
 from appliance.login_made import sweep
 from appliance.process import Stopped
 from appliance.progress import Progress
 from appliance.settings import Settings
 from appliance.store import words
-from appliance.wiring import HEALTH_VALID_SECONDS, NEXT_STEPS, Appliance, blocked
+from appliance.wiring import NEXT_STEPS, Appliance, blocked
 
 log = structlog.get_logger()
 
@@ -100,13 +99,8 @@ class Loop:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.parts.stop.set())
-        settings = self.parts.settings
         self.parts.trust_nothing()
-        write(
-            settings.run_dir,
-            Health("starting", "", "the first cycle runs", since=time.time()),
-            valid_for=HEALTH_VALID_SECONDS,
-        )
+        self.parts.say(Health("starting", "", "the first cycle runs", since=time.time()))
         # A thread for the cycle and one for the heartbeat, which must beat while a cycle runs.
         scheduler = BackgroundScheduler(
             timezone=UTC, executors={"default": ThreadPoolExecutor(1), "heartbeat": ThreadPoolExecutor(1)}
@@ -170,7 +164,7 @@ class Loop:
             sentence = f"The cycle has not moved for {quiet:.0f} s."
             self.parts.show_health(Fault("stuck", sentence, "run `docker compose restart`, and report it."), 0)
         else:
-            heartbeat(settings.run_dir, HEALTH_VALID_SECONDS)
+            self.parts.beat()
 
 
 def rest(stop: threading.Event, seconds: float = math.inf) -> bool:

@@ -19,13 +19,14 @@ from appliance.core.upstream import LOGIN_REMEDY
 from appliance.cycle import Cycle
 from appliance.delivery import Delivery
 from appliance.facts import memory_limit
+from appliance.failures import fault_of
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
 from appliance.forge.local import LocalForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
-from appliance.health import write
+from appliance.health import heartbeat, write
 from appliance.keeping import Keeper
 from appliance.login import CHATGPT_API, LOGIN_COMMAND, Login, LoginRefused, LoginUnreachable
 from appliance.meter import Budgets
@@ -69,6 +70,7 @@ class Appliance:
     _forges: list[Forge] = field(default_factory=list)
     _fresh: bool = False
     _proven: bool = False
+    _unsaid: Health | None = None
 
     def close(self) -> None:
         for forge in self._forges:
@@ -255,7 +257,28 @@ class Appliance:
             said = f"the sample is reviewed; {NEXT_STEPS}" if self.settings.rehearsal else f"watching {count}"
             said += f"; {waits}" if waits else ""
             health = Health("healthy", "", said, since=time.time())
-        write(self.settings.run_dir, health, valid_for=HEALTH_VALID_SECONDS)
+        self.say(health)
+
+    def say(self, health: Health) -> None:
+        """Write the health. Where that cannot be, the log says so, and `beat` tries it again: no cycle ends by it."""
+        self._unsaid = health
+        self.beat()
+
+    def beat(self) -> None:
+        """Let what the health says stand for another while, or say what could not be written before."""
+        run_dir, unsaid = self.settings.run_dir, self._unsaid
+        try:
+            if unsaid:
+                write(run_dir, unsaid, valid_for=HEALTH_VALID_SECONDS)
+            else:
+                heartbeat(run_dir, HEALTH_VALID_SECONDS)
+        except OSError as error:
+            step = f"free space in {run_dir} (`docker compose restart` empties it); the next try is made by itself."
+            sentence = f"The health cannot be written: {error}"
+            log.error("health.unwritten", cause=fault_of(error).cause, sentence=sentence, next=step)
+            return
+        if self._unsaid is unsaid:
+            self._unsaid = None
 
     def cycle(self, progress: Progress | None = None) -> Cycle:
         """A cycle over everything configured. Raises OSError and GitError if the sample cannot be made."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from appliance import health, schedule
+from appliance import health, schedule, wiring
 from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.cycle import Result
@@ -265,7 +265,7 @@ def test_r52_the_heart_beats_while_a_cycle_runs_and_tells_of_a_stuck_one(
     parts: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "HEARTBEAT_SECONDS", 0.1)
-    monkeypatch.setattr(schedule, "HEALTH_VALID_SECONDS", 1.0)
+    monkeypatch.setattr(wiring, "HEALTH_VALID_SECONDS", 1.0)
     shown: list[Health | None] = []
 
     def stuck() -> Result:
@@ -281,6 +281,43 @@ def test_r52_the_heart_beats_while_a_cycle_runs_and_tells_of_a_stuck_one(
     cycles = Cycles(parts, [stuck])
     looped(parts, cycles, monkeypatch, until=1)
     assert [found and (found.state, found.cause) for found in shown[:2]] == [("starting", ""), ("unhealthy", "stuck")]
+
+
+def test_a_health_that_cannot_be_written_is_logged_and_the_loop_goes_on_and_says_it_later(
+    parts: Appliance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(schedule, "HEARTBEAT_SECONDS", 0.1)
+    store = health._store
+    full = [True]
+
+    def fill(*given: object) -> None:
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        store(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(health, "_store", fill)
+
+    def blind() -> Result:
+        parts.show_health(None, 2)
+        return GOOD
+
+    def again() -> Result:
+        assert health.read(parts.settings.run_dir) is None
+        full[0] = False
+        time.sleep(0.5)  # the heart beats meanwhile
+        return GOOD
+
+    cycles = Cycles(parts, [blind, again])
+    looped(parts, cycles, monkeypatch, until=2)
+    found = health.read(parts.settings.run_dir)
+    assert found is not None
+    assert found.state == "healthy"
+    told = capsys.readouterr()
+    line = next(line for line in (told.out + told.err).splitlines() if "health.unwritten" in line)
+    assert "disk-full" in line
+    assert "docker compose restart" in line
+    assert "cycle.failed" not in told.out + told.err
+    assert "Traceback" not in told.out + told.err
 
 
 # ---- the whole program
