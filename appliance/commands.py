@@ -42,7 +42,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
     path = Path(target)
     if target.strip() and path.is_dir():
         return _range(parts, path, base, head)
-    local = parts.local([])
+    local = parts.local([*filter(None, [parts.settings.local_repositories]), parts.sample])
     if "#" in target and Path(target.split("#", maxsplit=1)[0]).is_dir():
         if head:
             raise BadTarget("path#branch names the head already. Next: leave out --head.")

@@ -176,7 +176,8 @@ class Appliance:
         return day_fault(limit) if self.store.spent().used_up(limit) else None
 
     def local(self, roots: Sequence[Path]) -> LocalForge:
-        return LocalForge(roots, self.settings.state_dir / "reviews", self.store)
+        state = self.settings.state_dir
+        return LocalForge(roots, state / "reviews", self.store, state)
 
     def github(self) -> GitHubForge:
         """Raises ForgeError without a token."""

@@ -466,6 +466,75 @@ def test_a_path_is_reviewed_against_its_default_branch_or_what_is_named(cli: Cli
     assert told["target"] == f"{repo.path}#feature"
 
 
+FORMS_OF_A_REPOSITORY = {
+    "normal": [],
+    "without a worktree": ["--no-checkout"],
+    "bare": ["--bare"],
+    "its .git elsewhere": ["--separate-git-dir={place}/.gits/shop"],
+}
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "elsewhere"])
+@pytest.mark.parametrize("form", FORMS_OF_A_REPOSITORY)
+def test_a_branch_of_a_local_repository_is_reviewed_and_posted(
+    form: str, watched: bool, cli: Cli, repo: Repo, tmp_path: Path
+) -> None:
+    repo.git("checkout", "--quiet", "main")
+    place = tmp_path / ("repositories" if watched else "elsewhere")
+    for folder in (tmp_path / "repositories", place):
+        folder.mkdir(exist_ok=True)
+    (place / ".gits").mkdir()
+    how = [word.format(place=place) for word in FORMS_OF_A_REPOSITORY[form]]
+    repo.git("clone", "--quiet", *how, ".", str(place / "shop"))
+    repo.git("push", "--quiet", str(place / "shop"), "feature")
+    name = f"{place / 'shop'}#feature"
+    given = {"APPLIANCE_LOCAL_REPOSITORIES": str(tmp_path / "repositories")}
+    assert cli("review", name, **given).exit_code == 0
+    done = cli("review", name, "--post", **given)
+    assert done.exit_code == 0, done.stderr
+    [stored] = (tmp_path / "state" / "reviews").rglob("*.md")
+    assert "Off by one" in stored.read_text()
+    if watched:
+        pulls = json.loads(cli("status", "--json", **given).stdout)["pulls"]
+        assert [pull["target"] for pull in pulls] == [name]
+        assert cli("cycle", **given).exit_code == 0
+        assert len(list((tmp_path / "state" / "reviews").rglob("*.md"))) == 1
+
+
+def test_a_review_of_a_repository_elsewhere_that_could_not_be_posted_is_posted_by_the_next_cycle(
+    cli: Cli, repo: Repo, tmp_path: Path
+) -> None:
+    (tmp_path / "repositories").mkdir()
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "reviews").write_text("a file")
+    given = {"APPLIANCE_LOCAL_REPOSITORIES": str(tmp_path / "repositories")}
+    assert cli("review", f"{repo.path}#feature", "--post", **given).exit_code == 1
+    (tmp_path / "state" / "reviews").unlink()
+    assert cli("cycle", **given).exit_code == 0
+    assert len(list((tmp_path / "state" / "reviews").rglob("*.md"))) == 1
+
+
+@pytest.mark.parametrize("place", ["a watched folder", "elsewhere", "a link in a watched folder"])
+def test_what_borrows_of_the_appliance_is_not_reviewed_by_name(
+    place: str, cli: Cli, script: Script, repo: Repo, tmp_path: Path
+) -> None:
+    """Neither posted nor printed, and before tokens are spent."""
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    secret = repo.path.rename(tmp_path / "state") if place == "elsewhere" else repo.path
+    shop = (tmp_path if place == "elsewhere" else folder) / "shop"
+    if place.startswith("a link"):
+        shop.symlink_to(secret)
+    else:
+        shop.mkdir()
+        (shop / ".git").write_text(f"gitdir: {secret}/.git\n")
+    for post in ([], ["--post"]):
+        done = cli("review", f"{shop}#feature", *post, APPLIANCE_LOCAL_REPOSITORIES=str(folder))
+        assert done.exit_code == 1
+        assert "outside of the folders that are watched" in one_line(done)
+    assert script.rehearsed == []
+
+
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [

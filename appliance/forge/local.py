@@ -40,12 +40,17 @@ class LocalForge:
     """The repositories in `roots`: a root itself, its children, and their children.
 
     Reviews are written as Markdown below `reviews_dir`, and as a git note where the repository can be written to.
+    `state` is the appliance's own: a repository elsewhere, which a person has named, takes no objects from there.
+    Without it there are no repositories elsewhere.
     """
 
     name = "local"
 
-    def __init__(self, roots: Sequence[Path] | Path, reviews_dir: Path, rows: LocalRows) -> None:
+    def __init__(
+        self, roots: Sequence[Path] | Path, reviews_dir: Path, rows: LocalRows, state: Path | None = None
+    ) -> None:
         self._roots = (roots,) if isinstance(roots, Path) else tuple(roots)
+        self._state = state
         self._reviews = reviews_dir
         self._rows = rows
         self._seen: dict[tuple[str, int], Pull] = {}
@@ -71,7 +76,10 @@ class LocalForge:
         Raises ForgeError, also for a repository that takes objects from outside the folders: from the appliance's own
         state it would be given what others keep secret.
         """
-        self._refuse_borrowed(repository)
+        self._refuse_borrowed(repository, watched=True)
+        return self._pulls(repository)
+
+    def _pulls(self, repository: str) -> list[Pull]:
         if not _branches(repository):
             return []
         base_ref, base_sha = _default_branch(repository)
@@ -84,8 +92,12 @@ class LocalForge:
         return pulls
 
     def pull(self, repository: str, number: int) -> Pull:
-        """The pull request as it is now, closed if its branch is gone or merged; raises ForgeError if it never was."""
-        for pull in self.pulls(repository):
+        """The pull request as it is now, closed if its branch is gone or merged; raises ForgeError if it never was.
+
+        It was listed or found before, so that one outside of the folders is one that a person has named.
+        """
+        self._refuse_borrowed(repository, watched=self._is_below(Path(repository)))
+        for pull in self._pulls(repository):
             if pull.number == number:
                 return pull
         base_ref, base_sha = _default_branch(repository)
@@ -113,6 +125,8 @@ class LocalForge:
             if not (path.is_dir() and _is_repository(path)):
                 continue
             repository = str(path.resolve())
+            # a link in a watched folder, which others may write to, makes no folder a named one
+            self._refuse_borrowed(repository, watched=any(map(self._is_below, (path.absolute(), path.resolve()))))
             base_ref, base_sha = _default_branch(repository, base)
             for branch in _branches(repository):
                 if branch["refname"] == f"refs/heads/{name}":
@@ -172,16 +186,18 @@ class LocalForge:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _refuse_borrowed(self, repository: str) -> None:
-        roots = [root.resolve() for root in self._roots]
-        for path in _sources(repository):
-            if not any(path.resolve().is_relative_to(root) for root in roots):
-                raise ForgeError(
-                    "forge-refused",
-                    f"{repository} takes its objects from {path}, outside of the folders that are watched",
-                    remedy="take the link out (`.git`, `commondir` or `info/alternates`), or watch that folder too",
-                    permanent=True,
-                )
+    def _refuse_borrowed(self, repository: str, *, watched: bool) -> None:
+        """`watched`: it lies in a folder that others may write to, and takes objects from such folders alone."""
+        for path in map(Path.resolve, _sources(repository)):
+            if self._is_below(path):
+                continue
+            if watched or self._state is None or path.is_relative_to(self._state.resolve()):
+                raise _outside(f"{repository} takes its objects from {path}")
+
+    def _is_below(self, path: Path) -> bool:
+        """Whether it lies in a watched folder, as it is written."""
+        path = Path(os.path.normpath(path))
+        return any(path.is_relative_to(root) for known in self._roots for root in (known.absolute(), known.resolve()))
 
     def _folder(self, pull: Pull) -> Path:
         branch = quote(pull.head_ref, safe="")
@@ -196,6 +212,15 @@ class LocalForge:
             remedy=f"check space and rights of {self._reviews}",
             permanent=True,
         )
+
+
+def _outside(what: str) -> ForgeError:
+    return ForgeError(
+        "forge-refused",
+        f"{what}, outside of the folders that are watched",
+        remedy="take the link out (`.git`, `commondir` or `info/alternates`), or watch that folder too",
+        permanent=True,
+    )
 
 
 def _repositories(root: Path) -> Iterator[Path]:
