@@ -89,7 +89,8 @@ def test_what_a_killed_one_left_is_swept(tmp_path: Path, issuer: Issuer) -> None
 
 
 PROGRAM = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests in the background had it ignored
 from appliance import cli, login_made
 real = login_made.device_login
 login_made.device_login = lambda login, codex, say: real(login, codex, say, sys.argv[1])
