@@ -15,6 +15,7 @@ import pytest
 from fake_github import FakeGitHub
 from world import APP, INTERVAL, SANDBOX, World, failed, found, reviewed
 
+from appliance.core.doctor_causes import CAUSES
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Policy, Pull
 from appliance.core.verdict import gate_of
@@ -595,6 +596,19 @@ def test_a_lost_database_loses_only_history(world: World) -> None:
     assert (world.writes, len(world.asked)) == ([], 1)
     assert world.status().state == "reviewed"
     assert world.gate() == "failure: 1 blocking finding (P1)"
+
+
+def test_a_new_signing_key_beside_the_database_reviews_nothing_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the doctor says of a lost key."""
+    world.run()
+    monkeypatch.setattr("world.KEY", b"another key of 32 bytes, as made")
+    world.restart()
+    world.github.clear()
+    assert (world.run().reviewed, world.writes, world.markers()) == (0, [], [])
+    [lost] = [cause for cause in CAUSES if cause.id == "signing-key-missing"]
+    assert "what the database has is not reviewed again, but no comment so far counts as" in lost.remedy
 
 
 def test_a_marker_that_somebody_copied_or_forged_counts_for_nothing(world: World) -> None:

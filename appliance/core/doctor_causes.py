@@ -48,7 +48,7 @@ CAUSES: tuple[Cause, ...] = (
         "fault",
         "signing.key is gone from the state volume, though there is a database beside it.",
         "put the backup back (README.md, Update, backup, removal); without it the appliance makes a new key at its "
-        "next start and reviews every open pull request once more.",
+        "next start: what the database has is not reviewed again, but no comment so far counts as the appliance's own.",
     ),
     Cause(
         "health-starting",
