@@ -440,15 +440,17 @@ def _progress() -> Callable[[str], None]:
 
 
 def _reviewed(ending: "Ending") -> "Review":
+    from appliance.core.budget import REVIEW_REMEDY
     from appliance.core.faults import full_stop
+    from appliance.core.outcomes import Outcome
 
     if ending.review is not None:
         return ending.review
     if ending.fault is not None:
         raise _of_fault(ending.fault)
-    raise Failure(
-        f"{ending.outcome.value}: {full_stop(ending.reason)} Next: try again, or see `docker logs review-appliance`."
-    )
+    again = "try again, or see `docker logs review-appliance`."
+    remedy = REVIEW_REMEDY if ending.outcome is Outcome.TOKEN_BUDGET else again
+    raise Failure(f"{ending.outcome.value}: {full_stop(ending.reason)} Next: {remedy}")
 
 
 def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", form: str) -> None:

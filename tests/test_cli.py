@@ -418,6 +418,14 @@ def test_a_login_that_is_used_up_is_told_and_one_that_cannot_be_asked_for_is_not
         assert len(issuer.asked) == 1, "and the endpoint is not asked again"
 
 
+def test_a_review_above_its_own_budget_names_the_setting(cli: Cli, script: Script) -> None:
+    said = "token budget of the review (1,000 tokens) is used up"
+    script.ending = lambda _: Ending(Outcome.TOKEN_BUDGET, said)
+    done = cli("review", f"{APP}#1")
+    assert done.exit_code == 1
+    assert one_line(done).startswith(f"token budget: {said}. Next: raise APPLIANCE_TOKENS_PER_REVIEW in .env")
+
+
 def test_a_review_on_a_day_whose_tokens_are_used_up_is_none(
     cli: Cli, script: Script, fake_github: FakeGitHub, tmp_path: Path
 ) -> None:

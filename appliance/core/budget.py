@@ -7,6 +7,7 @@ from appliance.core.faults import Fault
 from appliance.core.plan import Hold
 from appliance.core.verdict import day_budget
 
+REVIEW_REMEDY = "raise APPLIANCE_TOKENS_PER_REVIEW in .env and run `docker compose up -d`, or review less at once."
 REMEDY = "wait until 00:00 UTC, or raise APPLIANCE_TOKENS_PER_DAY in .env and run `docker compose up -d`."
 
 
