@@ -556,6 +556,7 @@ def test_what_borrows_of_the_appliance_is_not_reviewed_by_name(
         (["{repo}", "--base", "main", "--post"], 2, "--post"),
         (["octo/app#1", "--base", "main"], 2, "--base and --head go with a path"),
         (["octo/app#99"], 1, "forge-not-found: "),
+        (["octo/app#99"], 1, "Next: check the number, the name in APPLIANCE_REPOSITORIES and"),
         (["octo/gone#1"], 1, "forge-not-found: "),
         (["https://other.example/octo/app/pull/1"], 2, "is on other.example"),
     ],

@@ -18,6 +18,7 @@ PERMISSIONS = "Metadata read, Contents read, Pull requests read and write, Commi
 # Forms of GitHub's tokens; those of Apps hold dots and are about 520 characters long since 2026.
 _TOKENS = re.compile(r"gh[a-z]_[A-Za-z0-9._-]{36,}|github_pat_[A-Za-z0-9_]{20,}")
 _MESSAGE_LENGTH = 400
+_PULL = re.compile(r"/pulls/[0-9]+\Z")
 # Sentences of GitHub's 403 that no other token would change.
 _REFUSALS = ("locked", "archived", "read-only", "blocked", "disabled")
 
@@ -91,7 +92,8 @@ def error_of(answer: Answer, redact: Redactor) -> ForgeError:
         return ForgeError(
             "forge-not-found",
             message,
-            remedy="check the name in APPLIANCE_REPOSITORIES and that GITHUB_TOKEN may see it: GitHub answers 404 for "
+            remedy=("check the number, " if _PULL.search(answer.url) else "check ")
+            + "the name in APPLIANCE_REPOSITORIES and that GITHUB_TOKEN may see it: GitHub answers 404 for "
             "a private repository without access.",
             permanent=True,
         )
