@@ -97,6 +97,7 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     from sqlalchemy.exc import SQLAlchemyError
 
     from appliance.core.faults import full_stop
+    from appliance.failures import shortage_of
     from appliance.forge import ForgeError
     from appliance.git import GitError
     from appliance.log import configure
@@ -114,6 +115,8 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     except GitError as error:
         raise Failure(f"{error.cause}: {error}") from None
     except (OSError, ValueError, SQLAlchemyError) as error:
+        if fault := shortage_of(error):
+            raise _of_fault(fault) from None
         raise Failure(
             f"state: {words(error)}. Next: check the volume at {settings.state_dir} and its free space."
         ) from None
@@ -240,6 +243,7 @@ def login() -> None:
     settings = _settings()
     import signal
 
+    from appliance.failures import shortage_of
     from appliance.jail import codex_package
     from appliance.login import Login
     from appliance.login_made import NoLogin, device_login
@@ -249,10 +253,14 @@ def login() -> None:
     try:
         device_login(Login(settings.state_dir / "login"), codex_package() / "bin" / "codex", click.echo)
     except NoLogin as error:
+        if fault := shortage_of(error):  # in Codex's words
+            raise _of_fault(fault) from None
         raise Failure(f"login: {error}") from None
     except KeyboardInterrupt:
         raise Failure("login: stopped, nothing was changed. Next: run it again when you like.") from None
     except OSError as error:
+        if fault := shortage_of(error):
+            raise _of_fault(fault) from None
         raise Failure(f"login: {error}. Next: check the volume at {settings.state_dir} and its free space.") from None
     click.echo("Logged in. The next cycle uses it; `docker exec review-appliance appliance cycle` is one now.")
 

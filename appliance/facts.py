@@ -112,7 +112,6 @@ def _mounts(root: Path) -> dict[str, object]:
 def _places(root: Path) -> dict[str, object]:
     # `lexists`: an AppArmor profile may refuse to follow a link that is there (seen: /proc/self/ns/user), and
     # Path.exists would raise.
-    tmp = root / "tmp"
     try:
         fresh = (root / "proc/self").readlink().name == str(os.getpid())
     except OSError:
@@ -122,8 +121,22 @@ def _places(root: Path) -> dict[str, object]:
         "userns": "present" if os.path.lexists(root / "proc/self/ns/user") else ABSENT,
         "proc_fresh": fresh,
         "dev_missing": " ".join(name for name in _DEVICES if not os.path.lexists(root / "dev" / name)),
-        "tmp": ("writable" if os.access(tmp, os.W_OK) else "read-only") if tmp.is_dir() else ABSENT,
+        "tmp": tmp(root),
     }
+
+
+def tmp(root: Path = Path("/")) -> str:
+    """What can be done with /tmp: "writable", "full", "read-only" or "absent". Never raises."""
+    path = root / "tmp"
+    try:
+        if not path.is_dir():
+            return ABSENT
+        room = os.statvfs(path)
+    except OSError:
+        return "read-only"
+    if not os.access(path, os.W_OK):
+        return "read-only"
+    return "full" if room.f_bavail == 0 or (room.f_files > 0 and room.f_favail == 0) else "writable"
 
 
 def _rights(program: str) -> Iterator[tuple[str, object]]:

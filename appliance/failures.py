@@ -1,12 +1,12 @@
 """The one place where what the edges raise becomes a fault with its cause and next step."""
 
-import errno
 import traceback
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from appliance import redaction
+from appliance import facts, redaction
+from appliance.core.disk import shortage
 from appliance.core.ending import REPORT_REMEDY
 from appliance.core.faults import Fault, named
 from appliance.forge import ForgeError
@@ -17,7 +17,6 @@ from appliance.store import words
 log = structlog.get_logger()
 
 IMAGE_REMEDY = "rebuild the image: `docker compose build`."
-DISK_REMEDY = "free disk space for Docker's volumes (`docker system df`), then the next cycle goes on by itself."
 
 
 def fault_of(error: Exception) -> Fault:
@@ -39,19 +38,19 @@ def _fault_of(error: Exception) -> Fault:
             return Fault(
                 "program-missing", f"A program is missing: {error}", "rebuild the image: `docker compose build`."
             )
-        case SQLAlchemyError() if "disk is full" not in str(error):  # SQLite's words
-            return _refused(words(error))
-        case SQLAlchemyError():
-            return Fault("disk-full", "The disk is full.", DISK_REMEDY, words(error))
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return Fault("disk-full", "The disk is full.", DISK_REMEDY, str(error))
-        case OSError():
-            return _refused(str(error))
+        case SQLAlchemyError() | OSError():
+            return shortage_of(error) or _refused(words(error))
         case RuntimeError() if "can't start new thread" in str(error):  # Python's words
             return named("pids-limit", str(error))
     log.error("defect", traceback="".join(traceback.format_exception(error)))
     sentence = f"The appliance has a defect: {type(error).__name__}: {error}"[:300]
     return Fault("defect", sentence, REPORT_REMEDY, repr(error))
+
+
+def shortage_of(error: Exception) -> Fault | None:
+    """The fault if it is a full disk or a /tmp that is not there; None for any other error."""
+    number = error.errno if isinstance(error, OSError) else None
+    return shortage(words(error), number, facts.tmp())
 
 
 def _refused(said: str) -> Fault:

@@ -13,6 +13,7 @@ from pathlib import Path
 from appliance import battery, facts, jail, ladder
 from appliance.core.advice import warnings
 from appliance.core.battery import breach
+from appliance.core.disk import shortage
 from appliance.core.faults import Fault, classify, named
 
 OLDEST_BWRAP = (0, 9)
@@ -87,7 +88,7 @@ def deep(scratch: Path, around: battery.Surroundings, *, slow: bool = False) -> 
         with ladder.prepared(scratch) as probe:
             trials, fault = battery.attack(probe, around, slow=slow)
     except (OSError, RuntimeError) as error:  # no process, or (RuntimeError) no thread left for it
-        trials, fault = (), named("battery-failed", f"{type(error).__name__}: {error}")
+        trials, fault = (), _short(error) or named("battery-failed", f"{type(error).__name__}: {error}")
     if fault is not None and fault.cause == "battery-failed":
         fault = _better_known(fault, _facts({}, before))
     attacks = tuple(Step(trial.name, trial.ok, trial.seconds) for trial in trials)
@@ -133,7 +134,8 @@ def climb(
                     return report(_named(name, failed, _facts(probe.learnt, before)))
     except OSError as error:
         steps.append(Step("scratch", False, time.monotonic() - started))
-        return report(classify("scratch", f"cannot prepare the self-test in {scratch}: {error}", None, facts.read()))
+        said = f"cannot prepare the self-test in {scratch}: {error}"
+        return report(_short(error) or classify("scratch", said, None, facts.read()))
     return report(None)
 
 
@@ -146,7 +148,15 @@ def _try(rung: ladder.Rung, probe: ladder.Probe) -> ladder.Failed | None:
     try:
         return rung(probe)
     except (OSError, RuntimeError) as error:  # no process, or (RuntimeError) no thread left for it
+        if _short(error):
+            raise
         return ladder.Failed(f"{type(error).__name__}: {error}", None)
+
+
+def _short(error: Exception) -> Fault | None:
+    """What it is if it tells of a full disk, or of no /tmp; texts of bwrap that look so are none."""
+    known = shortage(str(error), error.errno, facts.tmp()) if isinstance(error, OSError) else None
+    return known and replace(known, facts=facts.read())
 
 
 def _facts(learnt: Mapping[str, object], before: Mapping[str, int]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from fake_github import FakeGitHub
 from gitrepo import Repo
 from issuer import Issuer, jwt
+from sqlalchemy.exc import OperationalError
 from world import APP, SANDBOX, Scripted, failed, found, reviewed
 
 import appliance
@@ -25,7 +26,10 @@ from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.git.errors import error_of
 from appliance.login import Login
+from appliance.login_made import NoLogin
+from appliance.process import Completed
 from appliance.reviewing import Reviewer
 from appliance.sample import DEFECT_PATH
 from appliance.store import open_store
@@ -591,6 +595,51 @@ def test_what_the_forge_refuses_is_one_line(how: dict[str, Any], cause: str, cli
     done = cli("review", f"{APP}#1")
     assert done.exit_code == 1
     assert one_line(done).startswith(f"{cause}: ")
+
+
+# ---- a full disk
+
+FULL = OSError(28, "No space left on device")
+FULL_DATABASE = OperationalError("UPDATE", {}, Exception("database or disk is full"))
+FULL_GIT = Completed(
+    ("git",), 128, b"", b"error: failed to write new configuration file /x/.git/config.lock", 1.0, False
+)
+
+
+def fails(error: Exception) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("command", "where", "error"),
+    [
+        (["review", f"{APP}#1"], "appliance.commands.find", FULL_DATABASE),
+        (["retry", f"{APP}#1"], "appliance.store.Store.states", FULL_DATABASE),
+        (["status"], "appliance.store.Store.states", FULL),
+        (["rehearse"], "appliance.sample.make", error_of(FULL_GIT, "init")),
+        (["login"], "appliance.login_made.device_login", FULL),
+        (["login"], "appliance.login_made.device_login", NoLogin("Codex could not log in: No space left on device.")),
+    ],
+)
+def test_a_full_disk_is_the_same_cause_in_every_command(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: list[str], where: str, error: Exception
+) -> None:
+    monkeypatch.setattr(where, fails(error))
+    done = cli(*command)
+    assert done.exit_code == 1
+    assert one_line(done).startswith("disk-full: ")
+
+
+def test_a_full_state_volume_is_no_fault_of_the_sandbox(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.selftest.ground", lambda: None)
+    monkeypatch.setattr("appliance.workdir.WorkDirs.new", fails(FULL))
+    monkeypatch.setattr("appliance.ladder.prepared", fails(FULL))
+    done = cli("selftest")
+    assert done.exit_code == 1
+    assert "disk-full: The disk is full. Next: free disk space" in done.stderr
 
 
 # ---- rehearse

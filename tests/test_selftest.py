@@ -11,6 +11,7 @@ import pytest
 from appliance import calls, facts, jail, ladder, selftest
 from appliance.core import advice
 from appliance.core.faults import Fault
+from appliance.failures import fault_of
 from appliance.process import Completed
 
 NONCE = "nonce-1234"
@@ -177,6 +178,35 @@ def test_a_state_volume_that_cannot_be_written_is_a_fault(tmp_path: Path) -> Non
     assert report.fault is not None
     assert report.fault.cause == "state-unwritable"
     assert report.steps[-1].name == "scratch"
+
+
+@pytest.mark.parametrize(
+    ("error", "tmp", "cause", "told"),
+    [
+        (OSError(28, "No space left on device"), "writable", "disk-full", "docker system df"),
+        (OSError(122, "Disk quota exceeded", "/var/lib/x"), "full", "disk-full", "docker system df"),
+        (OSError(28, "No space left on device"), "full", "disk-full", "docker restart"),
+        (OSError(28, "No space left on device", "/tmp/battery-x"), "writable", "disk-full", "docker restart"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"), "full", "disk-full", "tmpfs: /tmp"),
+        (
+            FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"),
+            "absent",
+            "no-tmp-dir",
+            "tmpfs: /tmp",
+        ),
+    ],
+)
+def test_a_full_disk_is_told_from_a_full_tmp_and_from_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, tmp: str, cause: str, told: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(facts, "tmp", lambda *_: tmp)
+    assert (fault_of(error).cause, told in fault_of(error).remedy) == (cause, True)
+    found = climb(tmp_path, ("user", fails)).fault
+    assert found is not None
+    assert (found.cause, told in found.remedy) == (cause, True)
 
 
 def test_facts_are_read_beside_a_failure(tmp_path: Path) -> None:
@@ -362,6 +392,14 @@ def test_places_are_looked_at(tmp_path: Path) -> None:
     found = facts.read(tmp_path)
     assert (found["tmp"], found["container"], found["proc_fresh"]) == ("writable", True, True)
     assert found["dev_missing"] == "zero full random urandom tty"
+
+
+def test_a_full_tmp_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    whole = os.statvfs(tmp_path)
+    full = os.statvfs_result([*whole[:4], 0, *whole[5:]])
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    assert facts.tmp(tmp_path) == "full"
 
 
 @pytest.mark.parametrize(

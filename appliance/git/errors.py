@@ -54,7 +54,14 @@ _SPLIT = "split the pull request"
 
 # The first line that fits wins. Texts from git 2.39 to 2.47, and of libcurl.
 _TABLE = (
-    _Words("disk-full", r"No space left on device|Disk quota exceeded", "the disk is full", _FREE, True),
+    # The last are what `git init` says of it: that a configuration of some bytes cannot be written.
+    _Words(
+        "disk-full",
+        r"No space left on device|Disk quota exceeded|failed to write new configuration file",
+        "the disk is full",
+        _FREE,
+        True,
+    ),
     # Our own limits of memory and of the size of a file, git/hardened.py and git/bounds.py.
     _Words(
         "too-large",
