@@ -97,11 +97,11 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     from sqlalchemy.exc import SQLAlchemyError
 
     from appliance.core.faults import full_stop
-    from appliance.failures import shortage_of
+    from appliance.failures import fault_of, shortage_of
     from appliance.forge import ForgeError
     from appliance.git import GitError
     from appliance.log import configure
-    from appliance.store import words
+    from appliance.store import is_damage, words
     from appliance.wiring import appliance
 
     configure(settings.log_format, quiet=quiet)
@@ -117,6 +117,8 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     except (OSError, ValueError, SQLAlchemyError) as error:
         if fault := shortage_of(error):
             raise _of_fault(fault) from None
+        if is_damage(error):
+            raise _of_fault(fault_of(error)) from None
         raise Failure(
             f"state: {words(error)}. Next: check the volume at {settings.state_dir} and its free space."
         ) from None

@@ -12,11 +12,16 @@ from appliance.core.faults import Fault, named
 from appliance.forge import ForgeError
 from appliance.git import GitError
 from appliance.process import ProgramMissing
-from appliance.store import words
+from appliance.store import is_damage, words
 
 log = structlog.get_logger()
 
 IMAGE_REMEDY = "rebuild the image: `docker compose build`."
+DAMAGED_REMEDY = (
+    "delete the database: `docker compose stop && docker compose run --rm --no-deps appliance sh -c "
+    "'rm -f /var/lib/appliance/appliance.db*' && docker compose start`. Reviews are read back from the forge; only "
+    "history and attempts are lost. Keep signing.key."
+)
 
 
 def fault_of(error: Exception) -> Fault:
@@ -38,6 +43,8 @@ def _fault_of(error: Exception) -> Fault:
             return Fault(
                 "program-missing", f"A program is missing: {error}", "rebuild the image: `docker compose build`."
             )
+        case SQLAlchemyError() if is_damage(error):
+            return damaged(words(error))
         case SQLAlchemyError() | OSError():
             return shortage_of(error) or _refused(words(error))
         case RuntimeError() if "can't start new thread" in str(error):  # Python's words
@@ -51,6 +58,11 @@ def shortage_of(error: Exception) -> Fault | None:
     """The fault if it is a full disk or a /tmp that is not there; None for any other error."""
     number = error.errno if isinstance(error, OSError) else None
     return shortage(words(error), number, facts.tmp())
+
+
+def damaged(said: str) -> Fault:
+    """The database is no sound one, as SQLite said."""
+    return Fault("state", f"The database is damaged: {said[:300]}", DAMAGED_REMEDY, said)
 
 
 def _refused(said: str) -> Fault:

@@ -37,6 +37,11 @@ STUCK_MARGIN_SECONDS = 300.0  # beyond the review timeout, in which even fetchin
 SHUTDOWN_SECONDS = 5.0  # Docker kills after 10, and a busy machine needs some of them
 KEPT_SECONDS = 90 * 86_400.0  # an answer of the forge that is older belongs to what is watched no more
 ONE_CYCLE_SECONDS = 24 * 3600.0
+GONE = Fault(
+    "state",
+    "The database was deleted or replaced while the appliance runs.",
+    "run `docker compose restart`. Reviews are read back from the forge; only history and attempts are lost.",
+)
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
 
@@ -62,6 +67,9 @@ def cycle_runs(parts: Appliance) -> bool:
 
 def _alone(parts: Appliance, progress: Progress | None) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
+        if parts.store.gone():
+            parts.show_health(GONE, 0)
+            return Result(GONE, GONE, 0, 0)
         sweep(parts.login.home)
         for removed in parts.keeper.reclaim():
             log.info("workdir.reclaimed", path=str(removed))

@@ -36,7 +36,7 @@ from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
 from appliance.selftest import Report, deep, nested_probe, selftest
 from appliance.settings import OPENAI_API, REHEARSAL_MODEL, Settings
-from appliance.store import Store, open_store, words
+from appliance.store import Store, is_damage, open_store, words
 from appliance.workdir import OwnerLocks, WorkDirs
 
 log = structlog.get_logger()
@@ -333,6 +333,8 @@ def blocked(settings: Settings) -> Fault | None:
         with _opened(settings, None):
             return None
     except (OSError, ValueError, SQLAlchemyError) as error:
+        if is_damage(error):
+            return fault_of(error)
         said = words(error)[:300]
         remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
         if isinstance(error, ValueError):  # not the volume but what is in it; the message has its own next step

@@ -136,6 +136,20 @@ def test_the_state(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ids(state.check(parts.settings)) == ["state"]
 
 
+def test_a_damaged_database_is_named_though_it_opens(parts: Appliance) -> None:
+    for number in range(200):
+        parts.store.set_note(f"note {number}", "x" * 400)
+    parts.close()
+    path = parts.settings.state_dir / "appliance.db"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size // 2 // 4096 * 4096)
+        file.write(b"\xff" * (size // 4))
+    lines = guarded("state", lambda: state.check(parts.settings))
+    assert [(line.id, line.state) for line in lines] == [("state", "fault")]
+    assert "rm -f /var/lib/appliance/appliance.db*" in lines[0].remedy
+
+
 def test_a_lost_signing_key_is_named_and_not_made_anew(parts: Appliance) -> None:
     key = parts.settings.state_dir / "signing.key"
     key.unlink()

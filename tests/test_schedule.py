@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from appliance import health, schedule, wiring
 from appliance.core.faults import Fault
@@ -24,6 +24,7 @@ from appliance.process import Stopped
 from appliance.progress import Progress
 from appliance.schedule import Loop, run_cycle
 from appliance.settings import load
+from appliance.store import open_store
 from appliance.wiring import Appliance, appliance
 
 INTERVAL = 0.3
@@ -121,6 +122,7 @@ ERRORS = [
     (OSError(5, "Input/output error"), "workstation"),
     (OperationalError("x", {}, Exception("database or disk is full")), "disk-full"),
     (OperationalError("x", {}, Exception("database is locked")), "workstation"),
+    (DatabaseError("x", {}, Exception("database disk image is malformed")), "state"),
     (GitError("disk-full", "the disk is full", remedy="free space", permanent=False), "disk-full"),
     (ForgeError("forge-login", "no token", remedy="set it.", permanent=True), "forge-login"),
 ]
@@ -281,6 +283,37 @@ def test_r52_the_heart_beats_while_a_cycle_runs_and_tells_of_a_stuck_one(
     cycles = Cycles(parts, [stuck])
     looped(parts, cycles, monkeypatch, until=1)
     assert [found and (found.state, found.cause) for found in shown[:2]] == [("starting", ""), ("unhealthy", "stuck")]
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+def test_a_database_that_is_gone_is_said_before_the_next_cycle(
+    replaced: bool, parts: Appliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycles = Cycles(parts, [lambda: GOOD])
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    assert run_cycle(parts) == GOOD
+    for file in parts.settings.state_dir.glob("appliance.db*"):
+        file.unlink()
+    if replaced:
+        open_store(parts.settings.state_dir / "appliance.db").close()  # as any command does
+    found = run_cycle(parts).unhealthy
+    assert found is not None
+    assert (found.cause, len(cycles.times)) == ("state", 1)
+    assert "docker compose restart" in found.remedy
+    shown = health.read(parts.settings.run_dir)
+    assert shown is not None
+    assert shown.cause == "state"
+
+
+def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 10001)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "appliance.db").write_bytes(b"garbage" * 1000)
+    given = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    found = wiring.blocked(load(given, None))
+    assert found is not None
+    assert found.cause == "state"
+    assert "rm -f /var/lib/appliance/appliance.db*" in found.remedy
 
 
 def test_a_health_that_cannot_be_written_is_logged_and_the_loop_goes_on_and_says_it_later(

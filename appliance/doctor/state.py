@@ -8,7 +8,9 @@ from pathlib import Path
 
 from appliance import wiring
 from appliance.core.doctor import Line, fine, found, of_fault
+from appliance.failures import damaged
 from appliance.settings import Settings
+from appliance.store import damage
 
 LOW_BYTES = 2 * 1024**3
 TRIED_BYTES = 256 * 1024  # what is written to see that something can be
@@ -25,8 +27,12 @@ def check(settings: Settings) -> Iterator[Line]:
     if fault:
         yield of_fault("state", fault)
         return
+    said = damage(folder / "appliance.db")
+    if said:
+        yield of_fault("state", damaged(said))
+        return
     _write(folder)
-    yield fine("state", f"{folder} can be written, the database opens, and the signing key is whole.")
+    yield fine("state", f"{folder} can be written, the database is sound, and the signing key is whole.")
     free = shutil.disk_usage(folder).free
     if free < LOW_BYTES:
         yield found("disk", "disk-low", free=size(free), where=folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.store.answers import Answers
 from appliance.store.gates import Gates
 from appliance.store.notes import Notes
-from appliance.store.opening import SCHEMA_REVISION, open_engine, words
+from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
 from appliance.store.pulls import Place, PullRow, Pulls, PullState
 from appliance.store.reviews import Reviews, StoredReview, load_review
 from appliance.store.spending import Spending
@@ -22,6 +22,8 @@ __all__ = [
     "PullState",
     "Store",
     "StoredReview",
+    "damage",
+    "is_damage",
     "load_review",
     "open_store",
     "words",

@@ -30,6 +30,23 @@ def words(error: Exception) -> str:
     return " ".join(str(getattr(error, "orig", None) or error).split())[:500]
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite says that the file itself is no sound database."""
+    said = words(error)
+    return isinstance(error, sa.exc.SQLAlchemyError) and ("malformed" in said or "not a database" in said)
+
+
+def damage(path: Path) -> str:
+    """What SQLite finds wrong with the database at `path`; empty if nothing. Raises SQLAlchemyError if it gives up."""
+    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
+    try:
+        with engine.connect() as db:
+            said = str(db.execute(sa.text("PRAGMA quick_check(1)")).scalar())
+    finally:
+        engine.dispose()
+    return "" if said == "ok" else " ".join(said.split())
+
+
 def _pragmas(connection: Any, _: object) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
