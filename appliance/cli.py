@@ -414,7 +414,7 @@ def rehearse(form: str) -> None:
 )
 def review(target: str, base: str | None, head: str | None, post: bool, form: str, fail_on: str | None) -> None:
     """Review TARGET now: owner/name#12, a pull request's URL, path#branch, or a path with --base and --head."""
-    from appliance.commands import BadTarget, find, review_and_post, review_once
+    from appliance.commands import BadTarget, Busy, find, review_and_post, review_once
 
     with _open(usable=True) as parts:
         try:
@@ -431,8 +431,8 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
         go = review_and_post if post else review_once
         try:
             ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
-        except BadTarget as error:
-            raise Misuse(str(error)) from None
+        except Busy as error:
+            raise Failure(str(error)) from None
         done = _reviewed(ending)
         _print_review(parts, forge, pull, done, form)
     if fail_on and any(finding.priority <= int(fail_on[1]) for finding in done.result.findings):

@@ -23,6 +23,10 @@ class BadTarget(ValueError):
     """What was typed names nothing that can be reviewed; the message says what can."""
 
 
+class Busy(Exception):
+    """What was asked for is right and cannot be now; the message says when."""
+
+
 class _Range(LocalForge):
     """Two commits of a local repository, as the forge of one pull request that nobody opened."""
 
@@ -123,12 +127,12 @@ def review_once(
 
 
 def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
-    """As the loop does it: the gate is pending first, the result is stored, then posted. Raises ForgeError."""
+    """As the loop does it: the gate is pending first, the result is stored, then posted. Raises ForgeError, Busy."""
     store, delivery = parts.store, parts.delivery
     store.seen_one(forge.name, pull)
     attempt = store.begin_attempt(pull, parts.owner)
     if attempt is None:
-        raise BadTarget(f"{pull.target} is being reviewed now. Next: `appliance status` shows when it is done.")
+        raise Busy(f"{pull.target} is being reviewed now. Next: `appliance status` shows when it is done.")
     ending = Ending(Outcome.INTERRUPTED, "the command ended")
     kept = parts.keeper.of(attempt, parts.owner)
     try:

@@ -139,6 +139,12 @@ def test_what_there_is_no_room_for_is_cut_and_that_is_said() -> None:
     assert f"(cut: {18_000 - MAX_CONTEXT} more bytes)" in text
 
 
+@pytest.mark.parametrize("written", ["P2", "p2"])
+def test_a_priority_is_written_as_in_the_setting(written: str) -> None:
+    told = held({CONFIG: f"block_priority = '{written}'"})
+    assert (told.block_priority, told.notes) == (2, ())
+
+
 def test_the_nearer_is_given_room_first() -> None:
     """A long one at the root leaves no room for that of the directory otherwise, which is the one that holds."""
     long = f"{TITLE}\n{'x' * 18_000}"

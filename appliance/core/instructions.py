@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pathspec import GitIgnoreSpec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from appliance.core.findings import Configuration
 from appliance.core.inert import code
@@ -73,6 +73,11 @@ class _Config(BaseModel):
     block_priority: Literal["P0", "P1", "P2", "P3"] | None = None
     exclude: list[str] = Field(default=[], max_length=MAX_PATTERNS)
     rules: str = ""
+
+    @field_validator("block_priority", mode="before")
+    @classmethod
+    def _upper(cls, given: object) -> object:
+        return given.upper() if isinstance(given, str) else given
 
 
 def places(files: Iterable[File]) -> tuple[list[str], int]:
