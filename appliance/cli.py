@@ -102,9 +102,11 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     from appliance.git import GitError
     from appliance.log import configure
     from appliance.store import is_damage, words
-    from appliance.wiring import appliance
+    from appliance.wiring import appliance, no_run_dir
 
     configure(settings.log_format, quiet=quiet)
+    if fault := no_run_dir(settings):
+        raise _of_fault(fault)
     try:
         with appliance(settings) as parts:
             if usable and parts.blocked:

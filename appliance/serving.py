@@ -17,7 +17,7 @@ from appliance.health import write
 from appliance.log import configure
 from appliance.schedule import HEARTBEAT_SECONDS, Loop, rest
 from appliance.settings import SettingsError, load, unknown
-from appliance.wiring import HEALTH_VALID_SECONDS, appliance
+from appliance.wiring import HEALTH_VALID_SECONDS, appliance, no_run_dir
 
 log = structlog.get_logger()
 
@@ -30,14 +30,13 @@ def serve_forever() -> None:
         log.warning("setting.unknown", text=line)
     try:
         settings = load()
-        settings.run_dir.mkdir(parents=True, exist_ok=True)
     except SettingsError as error:
         for line in str(error).splitlines():
             log.error("setting.bad", text=line)
         _stay(_run_dir(), Fault("settings", _some(error), "correct .env and run `docker compose up -d`."))
         return
-    except OSError as error:
-        _stay(None, Fault("settings", f"APPLIANCE_RUN_DIR cannot be used: {error}", "take it out of .env."))
+    if fault := no_run_dir(settings):
+        _stay(None, fault)  # the health probe finds it by itself
         return
     configure(settings.log_format)
     alone = try_lock(settings.run_dir / "serve.lock")

@@ -19,7 +19,7 @@ from appliance.core.upstream import LOGIN_REMEDY
 from appliance.cycle import Cycle
 from appliance.delivery import Delivery
 from appliance.facts import memory_limit
-from appliance.failures import fault_of
+from appliance.failures import fault_of, shortage_of
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
@@ -319,16 +319,39 @@ def _this_start() -> list[str] | None:
     return [found.boot_id, found.pid_ns] if found.boot_id and found.pid_ns else None
 
 
+RUN_REMEDY = (
+    "put the line `- /run:mode=1777,size=16m` back under `tmpfs` in compose.yaml and run "
+    "`docker compose up -d --force-recreate`."
+)
 NEXT_STEPS = (
     "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`; instead of the "
     f"key, a ChatGPT login (codex login): `{LOGIN_COMMAND}`"
 )
 
 
+def no_run_dir(settings: Settings) -> Fault | None:
+    """Why the run directory cannot be used, if it cannot. Makes it."""
+    run_dir = settings.run_dir
+    said = f"{run_dir} may not be written"
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        if os.access(run_dir, os.W_OK | os.X_OK):
+            return None
+    except OSError as error:
+        if full := shortage_of(error):
+            return full
+        said = str(error)
+    if "run_dir" in settings.model_fields_set:
+        return Fault("settings", f"APPLIANCE_RUN_DIR cannot be used: {said}", "take it out of .env.")
+    return Fault("no-run-dir", f"The container has no /run that can be written: {said}", RUN_REMEDY)
+
+
 def blocked(settings: Settings) -> Fault | None:
     """Why the state volume cannot be used, if it cannot."""
     if os.getuid() == 0:
         return named("root-user")  # root without capabilities may read nothing there, and its jails prove nothing
+    if fault := no_run_dir(settings):
+        return fault
     try:
         with _opened(settings, None):
             return None

@@ -106,6 +106,20 @@ def test_a_missing_file_is_unhealthy(tmp_path: Path) -> None:
     assert health.read(tmp_path) is None
 
 
+def test_without_a_run_that_can_be_written_it_is_said() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name)
+        run.chmod(0o755)
+        copy = Path(shutil.copy(PROBE, run / "probe"))
+        other = 65534 if os.getuid() == 0 else None
+        run.chmod(0o555)
+        code, told = probe(run / "appliance", copy, user=other)
+        run.chmod(0o777)
+        assert (code, told[:22]) == (1, "unhealthy: no-run-dir:")
+        assert "/run:mode=1777,size=16m" in told
+        assert probe(run / "appliance", copy, user=other)[1].startswith("unhealthy: missing:")
+
+
 def test_an_unreadable_file_is_unhealthy() -> None:
     with tempfile.TemporaryDirectory() as name:
         run_dir = Path(name)

@@ -316,6 +316,23 @@ def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monke
     assert "rm -f /var/lib/appliance/appliance.db*" in found.remedy
 
 
+def test_a_run_directory_that_cannot_be_made_is_no_fault_of_the_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 10001)
+    (tmp_path / "file").write_text("")
+    settings = load({"APPLIANCE_STATE_DIR": str(tmp_path / "state")}, None)
+    unset = settings.model_copy()
+    object.__setattr__(unset, "run_dir", tmp_path / "file" / "appliance")  # as the default, set by nobody
+    found = wiring.blocked(unset)
+    assert found is not None
+    assert found.cause == "no-run-dir"
+    assert "/run:mode=1777,size=16m" in found.remedy
+    found = wiring.blocked(load({"APPLIANCE_RUN_DIR": str(tmp_path / "file" / "x")}, None))
+    assert found is not None
+    assert (found.cause, found.sentence[:29]) == ("settings", "APPLIANCE_RUN_DIR cannot be u"), found
+
+
 def test_a_health_that_cannot_be_written_is_logged_and_the_loop_goes_on_and_says_it_later(
     parts: Appliance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
