@@ -20,18 +20,20 @@ from sqlalchemy.exc import OperationalError
 from world import APP, SANDBOX, Scripted, failed, found, reviewed
 
 import appliance
-from appliance import health
+from appliance import health, wiring
 from appliance.cli import main, review
 from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.doctor import forge as doctor_forge
 from appliance.git.errors import error_of
 from appliance.login import Login
 from appliance.login_made import NoLogin
 from appliance.process import Completed
 from appliance.reviewing import Reviewer
 from appliance.sample import DEFECT_PATH
+from appliance.settings import load
 from appliance.store import open_store
 from appliance.wiring import Appliance
 
@@ -545,6 +547,51 @@ def test_what_borrows_of_the_appliance_is_not_reviewed_by_name(
         assert done.exit_code == 1
         assert "outside of the folders that are watched" in one_line(done)
     assert script.rehearsed == []
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Makes folders that we may not read, also as root."""
+    real = os.scandir
+    closed: set[str] = set()
+
+    def scandir(path: Any = ".") -> Any:
+        if os.fspath(path) in closed:
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    yield lambda path: closed.add(str(path))
+    closed.clear()
+
+
+def test_what_cannot_be_read_in_a_watched_folder_is_a_fault_in_each_place(
+    cli: Cli, unread: Callable[[Path], None], tmp_path: Path
+) -> None:
+    folder = tmp_path / "repositories"
+    for name in ("good", "noread", "lost+found", "group/broken", "group/nolink", "worktree"):
+        (folder / name).mkdir(parents=True)
+    Repo(folder / "good" / "repo").commit("first", a="1\n")
+    for name in ("noread", "lost+found"):
+        unread(folder / name)
+    (folder / "worktree" / ".git").write_text("gitdir: /nowhere/.git/worktrees/x\n")
+    (folder / "group" / "broken" / ".git").write_text("gitdir: /nowhere/.git/worktrees/y\n")
+    (folder / "group" / "nolink" / ".git").symlink_to("/nowhere")
+    (folder / "state").symlink_to(tmp_path / "state")
+    given = {"APPLIANCE_LOCAL_REPOSITORIES": str(folder), "APPLIANCE_REPOSITORIES": "", "GITHUB_TOKEN": ""}
+    names = [str(folder / name) for name in ("group/broken", "group/nolink", "noread", "state", "worktree")]
+    done = cli("cycle", **given)
+    assert done.exit_code == 1
+    assert f"{names[0]} cannot be read" in done.stderr
+    health = json.loads(cli("status", "--json", **given).stdout)["health"]
+    assert (health["state"], health["cause"]) == ("unhealthy", "forge-refused")
+    places = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    with wiring.appliance(load(given | places, dotenv=None)) as parts:
+        lines = list(doctor_forge.check(parts))
+    assert sorted(line.subject for line in lines if line.state == "fault") == names
+    assert [line.sentence for line in lines if line.state == "ok"] == [f"1 repository in {folder}."]
+    done = cli("review", f"{folder}/noread#feature", **given)
+    assert f"{folder}/noread cannot be read: " in one_line(done)
 
 
 @pytest.mark.parametrize(

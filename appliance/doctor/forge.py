@@ -10,6 +10,7 @@ from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
 from appliance.forge.github_rights import GitHubRights, Repository
+from appliance.forge.local import LocalForge
 from appliance.wiring import NO_TOKEN, Appliance
 
 MOST_REPOSITORIES = 20  # each costs about ten requests and two seconds
@@ -22,7 +23,7 @@ def check(parts: Appliance) -> Iterator[Line]:
         yield fine("forge", "No repository is configured: the appliance reviews its own sample.")
     if settings.local_repositories:
         local = parts.local([settings.local_repositories])
-        yield from guarded("local", lambda: [_local(len(local.repositories()), str(settings.local_repositories))])
+        yield from guarded("local", lambda: _local(local, str(settings.local_repositories)))
     if not settings.repositories:
         return
     if settings.github_token is None:
@@ -35,8 +36,19 @@ def check(parts: Appliance) -> Iterator[Line]:
         github.close()
 
 
-def _local(count: int, folder: str) -> Line:
-    return fine("local", f"{count} {'repository' if count == 1 else 'repositories'} in {folder}.")
+def _local(local: LocalForge, folder: str) -> Iterator[Line]:
+    """How many can be read, and each that cannot."""
+    names = local.repositories()
+    refused = []
+    for name in names:
+        try:
+            local.pulls(name)
+        except ForgeError as error:
+            refused.append(of_fault("local", fault_of(error), name))
+    count = len(names) - len(refused)
+    if count or not refused:
+        yield fine("local", f"{count} {'repository' if count == 1 else 'repositories'} in {folder}.")
+    yield from refused
 
 
 def of_github(github: GitHubForge, token: str, context: str) -> Iterator[Line]:

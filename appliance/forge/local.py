@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from appliance.core.verdict import Gate
 from appliance.forge import Comment, ForgeError, Source
 from appliance.git import GitError, directory_name, git
 
+_NOBODYS = ("lost+found",)  # of a filesystem, and root's alone
 NOTES = "refs/notes/codex-review"
 SECONDS = 60.0
 _NOTE_AUTHOR = {
@@ -56,11 +58,14 @@ class LocalForge:
         self._seen: dict[tuple[str, int], Pull] = {}
 
     def repositories(self) -> list[str]:
-        """The paths of the repositories there are; raises ForgeError if a root is no folder that we may read."""
+        """The paths of the repositories there are, and of what cannot be read, for which `pulls` says why.
+
+        Raises ForgeError if a root is no folder that we may read.
+        """
         found: dict[str, None] = {}
         for root in self._roots:
             try:
-                found |= dict.fromkeys(str(path) for path in _repositories(root.resolve(strict=True)))
+                found |= dict.fromkeys(map(str, self._search(root.resolve(strict=True))))
             except (OSError, RuntimeError) as error:
                 raise ForgeError(
                     "forge-not-found",
@@ -70,12 +75,33 @@ class LocalForge:
                 ) from error
         return list(found)
 
+    def _search(self, root: Path) -> Iterator[Path]:
+        if _is_repository(root):
+            yield root
+            return
+        for child in _folders(root):
+            if self._is_listed(child):
+                yield _shown(child)
+            else:
+                yield from (_shown(path) for path in _folders(child) if self._is_listed(path))
+
+    def _is_listed(self, path: Path) -> bool:
+        return _is_repository(path) or self._unknown(path) is not None
+
+    def _unknown(self, path: Path) -> ForgeError | None:
+        """Why it is not known whether something is to be reviewed in `path`, if it is not."""
+        if (unreadable := _unreadable(path)) is not None:
+            return unreadable
+        return None if self._is_below(path.resolve()) else _outside(f"{path} leads to {path.resolve()}")
+
     def pulls(self, repository: str) -> list[Pull]:
         """Every branch that has commits which the default branch lacks; none without any.
 
         Raises ForgeError, also for a repository that takes objects from outside the folders: from the appliance's own
         state it would be given what others keep secret.
         """
+        if (unknown := self._unknown(Path(repository))) is not None and not _is_repository(Path(repository)):
+            raise unknown
         self._refuse_borrowed(repository, watched=True)
         return self._pulls(repository)
 
@@ -123,6 +149,8 @@ class LocalForge:
         for cut in sorted((match.start() for match in re.finditer("#", target)), reverse=True):
             path, name = Path(target[:cut]), target[cut + 1 :]
             if not (path.is_dir() and _is_repository(path)):
+                if path.is_dir() and (unreadable := _unreadable(path)) is not None:
+                    raise unreadable
                 continue
             repository = str(path.resolve())
             # a link in a watched folder, which others may write to, makes no folder a named one
@@ -223,22 +251,49 @@ def _outside(what: str) -> ForgeError:
     )
 
 
-def _repositories(root: Path) -> Iterator[Path]:
-    if _is_repository(root):
-        yield root
-        return
-    for child in _folders(root):
-        if _is_repository(child):
-            yield child
-        else:
-            try:
-                yield from (path for path in _folders(child) if _is_repository(path))
-            except PermissionError:
-                continue
-
-
 def _folders(path: Path) -> list[Path]:
-    return sorted(child.resolve() for child in path.iterdir() if not child.name.startswith(".") and child.is_dir())
+    """What may be a folder: also a link that cannot be followed for want of rights, but not one to nothing."""
+    entries = sorted(child for child in path.iterdir() if not child.name.startswith(".") and child.name not in _NOBODYS)
+    return [child for child in entries if _may_be_folder(child)]
+
+
+def _may_be_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return True
+
+
+def _shown(path: Path) -> Path:
+    """A repository by where it lies; what is none by the name that is to be mended."""
+    return path.resolve() if _is_repository(path) else path
+
+
+def _unreadable(path: Path) -> ForgeError | None:
+    """Why it cannot be told whether `path` is a repository, or of which one it is a worktree, if it cannot."""
+    try:
+        os.scandir(path).close()
+        (path / ".git").lstat()
+    except FileNotFoundError:
+        return None  # no .git, or gone meanwhile
+    except OSError as error:
+        return _closed(path, error)
+    try:
+        if not stat.S_ISREG((path / ".git").stat().st_mode):
+            return None
+        (path / (path / ".git").read_text(errors="replace")[:4096].partition("gitdir:")[2].strip()).stat()
+    except (OSError, ValueError) as error:
+        return _closed(path, error)
+    return None
+
+
+def _closed(path: Path, error: Exception) -> ForgeError:
+    return ForgeError(
+        "forge-refused",
+        f"{path} cannot be read: {error}",
+        remedy="make it readable for the user of the container, mount what it leads to, or take it out",
+        permanent=True,
+    )
 
 
 def _is_repository(path: Path) -> bool:
