@@ -372,13 +372,16 @@ def retry(target: str) -> None:
     found = parse_target(target)
     name = f"{found[0]}#{found[1]}" if found else target
     with _open(usable=True) as parts:
-        known = [row.target for row in parts.store.states()]
-        same = [one for one in known if one.casefold() == name.casefold()]
+        same = [row for row in parts.store.states() if row.target.casefold() == name.casefold()]
         if not same:
             raise Misuse(f"{name} is not watched. Next: `appliance status` lists what is.")
-        parts.store.forget(same[0])
+        pull = same[0]
+        parts.store.forget(pull.target)
         parts.store.set_note("held", None)
-    click.echo(f"{same[0]} starts over with the next cycle; `appliance cycle` runs one now.")
+    if pull.state == "skipped":
+        _echo(f"{pull.target} was not reviewed at the last look ({pull.reason}); it starts over once that has changed.")
+    else:
+        _echo(f"{pull.target} starts over with the next cycle; `appliance cycle` runs one now.")
 
 
 @main.command()

@@ -325,7 +325,7 @@ RUN_REMEDY = (
 )
 NEXT_STEPS = (
     "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`; instead of the "
-    f"key, a ChatGPT login (codex login): `{LOGIN_COMMAND}`"
+    f"key, a ChatGPT login: `{LOGIN_COMMAND}`"
 )
 
 

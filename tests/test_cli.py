@@ -301,6 +301,14 @@ def test_a_retry_takes_the_target_in_each_form(cli: Cli, script: Script, fake_gi
         assert "not watched" in one_line(done)
 
 
+def test_a_retry_of_what_is_not_reviewed_promises_no_review(cli: Cli, script: Script, fake_github: FakeGitHub) -> None:
+    fake_github.add_pull(APP, "draft", files={"a": "1\n"}, draft=True)
+    cli("cycle")
+    done = cli("retry", f"{APP}#2")
+    assert (done.exit_code, "draft" in done.stdout, "next cycle" in done.stdout) == (0, True, False)
+    assert "starts over with the next cycle" in cli("retry", f"{APP}#1").stdout
+
+
 def test_a_retry_ends_the_wait_for_a_model(cli: Cli, script: Script) -> None:
     script.ending = lambda _: failed(Outcome.MODEL_REFUSED)
     cli("cycle")

@@ -111,6 +111,10 @@ def test_a_check_that_says_nothing_is_a_fault() -> None:
     assert [line.id for line in guarded("a", lambda: [])] == ["unexamined"]
 
 
+def test_what_to_do_next_names_our_own_login_only() -> None:
+    assert "appliance login" in wiring.NEXT_STEPS and "codex login" not in wiring.NEXT_STEPS
+
+
 # --- the state
 
 
@@ -192,6 +196,8 @@ def test_the_loop(parts: Appliance) -> None:
     health.write(parts.settings.run_dir, Health("healthy", "", "watching", 0.0), valid_for=60)
     parts.store.set_note("cycle", {"last_ended": time.time(), "next": time.time() + 9, "failed": False})
     assert ids(loop.check(parts)) == ["health", "cycle", "holds"]
+    health.write(parts.settings.run_dir, Health("healthy", "", "Next try 00:00 UTC.", 0.0), valid_for=60)
+    assert next(iter(loop.check(parts))).sentence == "The appliance is healthy: Next try 00:00 UTC."
     health.write(parts.settings.run_dir, Health("unhealthy", "quota", "Used up. Next: wait.", 0.0), valid_for=60)
     parts.store.set_note("cycle", {"last_ended": time.time() - 3000})
     told = list(loop.check(parts))

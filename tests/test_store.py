@@ -351,7 +351,7 @@ def test_states_are_shown_and_a_lease_shows_as_reviewing(store: Store) -> None:
     [row] = store.states()
     assert (row.state, row.attempts, row.reason, row.next_try, row.head) == ("given-up", 3, "timeout", 5.0, "a" * 40)
     store.begin_attempt(PULL, "me")
-    assert store.states()[0].state == "reviewing"
+    assert (store.states()[0].state, store.states()[0].reason) == ("reviewing", "a review runs")
 
 
 def writes(store: Store) -> list[str]:

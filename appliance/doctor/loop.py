@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from appliance.core.budget import next_day
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.doctor_forge import duration
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import clock_time
 from appliance.health import read
 from appliance.memory import Memory
@@ -25,7 +25,7 @@ def check(parts: Appliance) -> Iterator[Line]:
         sentence, _, remedy = health.message.partition(" Next: ")
         yield of_fault("health", Fault(health.cause, sentence, remedy or "see `docker logs review-appliance`."))
     else:
-        yield fine("health", f"The appliance is healthy: {health.message}.")
+        yield fine("health", f"The appliance is healthy: {full_stop(health.message)}")
     yield _cycle(parts)
     yield from _holds(parts)
 

@@ -159,7 +159,7 @@ class Pulls(Base):
                     "reviewing" if row.target in leased else row.state,
                     row.attempts,
                     row.next_try,
-                    row.reason,
+                    "a review runs" if row.target in leased else row.reason,
                 )
                 for row in db.execute(query)
             ]
