@@ -59,8 +59,11 @@ def _stay(run_dir: Path | None, fault: Fault) -> None:
         signal.signal(number, lambda *_: stop.set())
     health = of_fault(fault, time.time())
     while True:
-        if run_dir is not None:
-            write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
+        try:
+            if run_dir is not None:
+                write(run_dir, health, valid_for=HEALTH_VALID_SECONDS)
+        except OSError as error:  # the log has the fault already; a container that goes on restarting would tell less
+            log.error("health.unwritten", sentence=str(error), next="free space in /run: `docker compose restart`.")
         if rest(stop, HEARTBEAT_SECONDS):
             return
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from appliance import health, schedule, wiring
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, named
 from appliance.core.health import Health
 from appliance.cycle import Result
 from appliance.forge import ForgeError
@@ -443,3 +443,21 @@ def test_sigterm_ends_it_with_exit_code_0_whatever_it_does(tmp_path: Path) -> No
     assert code == 0
     assert "Traceback" not in told
     assert "stopped" in told
+
+
+def test_a_health_that_cannot_be_written_ends_no_container_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from appliance import serving
+
+    tried = []
+
+    def full(*_: object, **__: object) -> None:
+        tried.append(1)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(serving, "write", full)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(serving, "rest", lambda *_: len(tried) == 2)
+    serving._stay(tmp_path, named("root-user"))
+    assert len(tried) == 2
