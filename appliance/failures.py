@@ -16,7 +16,6 @@ from appliance.store import is_damage, words
 
 log = structlog.get_logger()
 
-IMAGE_REMEDY = "rebuild the image: `docker compose build`."
 DAMAGED_REMEDY = (
     "delete the database: `docker compose stop && docker compose run --rm --no-deps appliance sh -c "
     "'rm -f /var/lib/appliance/appliance.db*' && docker compose start`. Reviews are read back from the forge; only "
