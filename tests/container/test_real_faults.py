@@ -31,6 +31,11 @@ CHROOT = (
     "mkdir -p /r/tmp /r/usr /r/opt /r/proc /r/dev /r/trials && cd /r && ln -s usr/bin usr/lib usr/lib64 . && "
     'for name in usr opt proc dev trials; do mount --rbind /$name /r/$name; done && exec "$@"'
 )
+# A /proc that is not the jail's must have no process of the jail's numbers, or bwrap finds another under its child's
+# number now and then, and does not fail. So those around it are past 500 (but the first, which keeps the runtime's
+# number, 7 or so), and those in it lie between.
+OUTER = ["sh", "-c", 'i=0; while [ $i -lt 500 ]; do (:); i=$((i+1)); done; exec "$@"', "sh"]
+INNER = ["sh", "-c", 'i=0; while [ $i -lt 100 ]; do (:); i=$((i+1)); done; exec "$@"', "sh"]
 KILL_US = "x = b'x' * 300_000_000"
 RULES: dict[str, Any] = json.loads((PROJECT / "docker/seccomp.json").read_text(encoding="utf-8"))
 NEWUSER = 0x10000000
@@ -121,7 +126,7 @@ REAL = {
     "proc-readonly": Made(
         ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev", "--ro-bind", "/proc", "/proc", *HERE, *BWRAP]
     ),
-    "proc-stale": Made([*AROUND, "--dev", "/dev", *HERE, *BWRAP]),
+    "proc-stale": Made([*OUTER, *AROUND, "--dev", "/dev", *INNER, *HERE, *BWRAP]),
     "proc-missing": Made([*AROUND, "--dev", "/dev", "--tmpfs", "/proc", *HERE, *BWRAP]),
     # The kernel and the runtime.
     "chroot-or-rootfs": Made(
