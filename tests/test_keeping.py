@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -138,7 +138,8 @@ class Appliances:
         deadline = time.monotonic() + 120
         while "stopped" not in self._out.read_text() and time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
             time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended; its code is to be read, or the next start takes that for a pid
+            os.kill(pid, signal.SIGKILL)
         code = self._read()
         said = self._out.read_text().split()
         assert (code, said[-1:]) == (-signal.SIGKILL, ["stopped"]), self._log.read_text()[-3000:]
