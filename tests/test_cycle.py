@@ -730,13 +730,14 @@ def test_the_token_is_in_no_fault(world: World) -> None:
 def test_as_many_at_once_as_allowed(world: World) -> None:
     more(world, 5)
     world.at_once = 3
-    lock, running, most = threading.Lock(), [0], [0]
+    lock, running, most, three = threading.Lock(), [0], [0], threading.Barrier(3)
 
     def script(pull: Pull, _: threading.Event) -> Ending:
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        time.sleep(0.05)
+        three.wait(20)
+        time.sleep(0.05)  # for a fourth, if it were let in
         with lock:
             running[0] -= 1
         return reviewed(pull)
@@ -754,7 +755,7 @@ def test_a_result_that_finishes_beside_a_failing_one_is_not_lost(world: World) -
     both = threading.Barrier(2)
 
     def script(pull: Pull, _: threading.Event) -> Ending:
-        both.wait(5)
+        both.wait(20)
         if pull.number == 1:
             return failed(Outcome.SANDBOX)
         time.sleep(0.2)

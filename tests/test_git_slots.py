@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -153,8 +154,11 @@ def test_many_at_once_never_share(bench: Bench) -> None:
         bench.repo.commit(f"{number}", a=f"{number}\n")
         branches.append(f"b{number}")
 
+    two = threading.Barrier(2)
+
     def look(slot: Slot) -> None:
         before = (slot.tree / "a").read_text()
+        two.wait(20)
         time.sleep(0.1)
         assert (slot.tree / "a").read_text() == before
 
@@ -550,6 +554,17 @@ print("done", flush=True)
 """
 
 
+def naming(folder: Path) -> list[str]:
+    """Command lines of the processes that work somewhere in `folder`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            line = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+            if str(folder) in line or (process / "cwd").readlink().is_relative_to(folder):
+                found.append(line)
+    return found
+
+
 def test_processes_that_fetch_at_once_all_succeed_also_when_some_are_killed(bench: Bench, tmp_path: Path) -> None:
     repo = bench.repo
     repo.git("checkout", "--quiet", "-b", "big", "main")
@@ -573,6 +588,9 @@ def test_processes_that_fetch_at_once_all_succeed_also_when_some_are_killed(benc
     mirror, _ = bench.fetch("big")
     for part in (mirror.path, mirror.path / "base"):
         git(["fsck", "--strict"], git_dir=part, timeout=60)
-    time.sleep(0.5)  # a git whose appliance was killed may end a moment later
+    deadline = time.monotonic() + 60
+    while left := naming(tmp_path):  # a git whose appliance was killed may end a moment later
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
     bench.fetch("big")
     assert list(mirror.path.rglob("*.lock")) == list(mirror.path.rglob("tmp_*")) == []
