@@ -120,13 +120,13 @@ def test_tools_that_an_item_brings_are_looked_at_too() -> None:
 
 
 def test_a_request_of_many_small_values_is_not_even_read() -> None:
-    begun = time.monotonic()
+    begun = time.thread_time()
     assert objection(b'{"input": [' + b"[]," * MAX_VALUES + b"[]]}") == "it has too many values"
-    assert time.monotonic() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 def test_looking_at_a_large_request_takes_no_time(jail: httpx.Client) -> None:
     body = changed(input=content(type="input_text", text="x = 1\n" * 300_000))
-    started = time.monotonic()
+    started = time.thread_time()
     assert objection(body) == ""
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1

@@ -410,9 +410,9 @@ def test_what_only_looks_like_an_end_is_a_dropped_stream(data: bytes) -> None:
 
 def test_a_line_without_an_end_costs_no_memory_without_an_end() -> None:
     watch = SseWatch()
-    started = time.monotonic()
+    started = time.thread_time()
     for _ in range(100):
         watch.feed(b"x" * 1_000_000)
     watch.feed(b"\n" + GOOD.body)
     assert watch.answer(NOW).ended == "completed"
-    assert time.monotonic() - started < 5
+    assert time.thread_time() - started < 5

@@ -77,9 +77,9 @@ def test_an_unchanged_cycle_over_10_repositories_of_50_is_10_requests_all_304(fa
     forge = forge_for(fake_github, *names)
     first = [forge.pulls(name) for name in forge.repositories()]
     fake_github.clear()
-    started = time.monotonic()
+    started = time.process_time()  # that of the fake too, but not what else the machine does
     second = [forge.pulls(name) for name in forge.repositories()]
-    seconds = time.monotonic() - started
+    seconds = time.process_time() - started
     assert [exchange.status for exchange in fake_github.exchanges] == [304] * 10
     assert second == first
     assert sum(map(len, second)) == 500

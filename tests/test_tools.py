@@ -50,6 +50,6 @@ def test_a_body_of_another_form_tells_nothing(given: bytes) -> None:
 
 def test_an_output_of_any_size_is_read_in_no_time() -> None:
     for output in ("Process exited with code 0\n" * 100_000, "Process exited with code 0\n" + "x\n" * 100_000):
-        started = time.monotonic()
+        started = time.thread_time()
         assert list(tool_outputs(body(output))) == []
-        assert time.monotonic() - started < 2
+        assert time.thread_time() - started < 2
