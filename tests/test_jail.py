@@ -194,7 +194,7 @@ def test_the_relay_stands_beside_the_command() -> None:
     assert command == ["codex", "exec", "a b; rm -rf /", "-"], "passed on as words, not as text of the script"
     assert f"TCP-LISTEN:{jail.RELAY_PORT},bind=127.0.0.1," in script
     assert "UNIX-CONNECT:/run/gate.sock" in script
-    assert f"0100007F:{jail.RELAY_PORT:04X}" in script
+    assert "until listening </proc/net/sockstat; do" in script
     assert script.endswith('exec "$@"')
 
 

@@ -90,6 +90,14 @@ def the_relay_keeps_standard_input(container: Container) -> object:
     return (done.code == 0 and done.out == "a prompt") or (done.code, done.out, done.err)
 
 
+def the_command_waits_for_the_relay(container: Container) -> object:
+    line = jail.with_relay(["cat", "/proc/net/tcp"])
+    late = '/bin/sh -c \'sleep 0.3; exec "$0" "$@"\' /usr/bin/socat'
+    line[2] = line[2].replace("/usr/bin/socat", late)
+    done = process.run(container.probe.jailed(line), timeout=20)
+    return f"0100007F:{jail.RELAY_PORT:04X} 00000000:0000 0A" in done.out or (done.code, done.out, done.err)
+
+
 def a_relay_that_cannot_listen_is_told(container: Container) -> object:
     line = jail.with_relay(["/bin/echo", "ran"])
     line[2] = line[2].replace("/usr/bin/socat", "/usr/bin/no-such-program")
@@ -132,6 +140,7 @@ TRIALS: tuple[Callable[[Container], object], ...] = (
     no_capability_and_no_new_privileges,
     it_dies_with_us,
     the_relay_keeps_standard_input,
+    the_command_waits_for_the_relay,
     a_relay_that_cannot_listen_is_told,
     git_works_in_jail_and_sandbox,
     hooks_do_not_run,
