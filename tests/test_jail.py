@@ -254,3 +254,16 @@ def test_the_configuration_is_the_measured_one(tmp_path: Path) -> None:
 def test_without_a_schema_there_is_no_schema_file(tmp_path: Path) -> None:
     codex_config.write_home(tmp_path, model="m", effort="low", objects=None, schema=None)
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_home_of_a_review_has_the_databases_that_codex_would_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (made := tmp_path / "made").mkdir()
+    (made / "state_5.sqlite").write_bytes(b"SQLite")
+    (made / "installation_id").write_text("one for all would tell who asks")
+    monkeypatch.setattr(codex_config, "DATABASES", made)
+    (home := tmp_path / "home").mkdir()
+    codex_config.write_home(home, model="m", effort="low", objects=None, schema={})
+    assert sorted(path.name for path in home.iterdir()) == ["config.toml", "schema.json", "state_5.sqlite"]
+    assert (home / "state_5.sqlite").read_bytes() == b"SQLite"

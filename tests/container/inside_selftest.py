@@ -9,12 +9,15 @@ the state volume. Uses no network and no model.
 import json
 import os
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-from appliance import jail, ladder, process, selftest
+from appliance import codex_config, jail, ladder, process, selftest
+from appliance.core.result import SCHEMA
 
 
 class Container:
@@ -105,6 +108,37 @@ def a_relay_that_cannot_listen_is_told(container: Container) -> object:
     return (done.code == jail.RELAY_TIMED_OUT and done.out == "" and done.seconds < 6) or (done.code, done.err)
 
 
+def the_databases_of_a_home_are_those_that_codex_makes(container: Container) -> object:
+    """A Codex that would make others, or take them further, is one that the image was not built with."""
+    home = container.probe.home
+    codex_config.write_home(home, model="none", effort="low", objects=None, schema=SCHEMA)
+    given = _databases(home)
+    asked = [
+        jail.CODEX,
+        "exec",
+        "--ephemeral",
+        "--skip-git-repo-check",
+        "-c",
+        "model_providers.gate.request_max_retries=0",
+    ]
+    process.run(container.probe.jailed([*asked, "-"]), timeout=30, input=b"hello")
+    kept = _databases(home)
+    for database in home.glob("*.sqlite*"):
+        database.unlink()
+    process.run(container.probe.jailed([*asked, "-"]), timeout=30, input=b"hello")
+    made = _databases(home)
+    return (given == kept == made and "state" in str(given)) or (given, kept, made)
+
+
+def _databases(home: Path) -> dict[str, list[int]]:
+    """Codex's databases, each with the migrations that made it."""
+    told = {}
+    for path in sorted(home.glob("*.sqlite")):
+        with closing(sqlite3.connect(path)) as database:
+            told[path.name] = [row[0] for row in database.execute("SELECT version FROM _sqlx_migrations ORDER BY 1")]
+    return told
+
+
 def git_works_in_jail_and_sandbox(container: Container) -> object:
     script = "git log -1 --format=%s && git show --stat HEAD >/dev/null && git status --porcelain"
     told = [container.run(script), container.sandboxed(script)]
@@ -142,6 +176,7 @@ TRIALS: tuple[Callable[[Container], object], ...] = (
     the_relay_keeps_standard_input,
     the_command_waits_for_the_relay,
     a_relay_that_cannot_listen_is_told,
+    the_databases_of_a_home_are_those_that_codex_makes,
     git_works_in_jail_and_sandbox,
     hooks_do_not_run,
     the_sandbox_has_no_socket_but_unix,
