@@ -11,6 +11,12 @@ from appliance.core.catalogue.entry import (
 
 _AS_THE_IMAGES_USER = f'start it as compose.yaml does, with `user: "10001:10001"` and no other user: {RECREATE}.'
 _ROOT = Condition("uid", "0")
+# By version, from 0.2 to 0.12. Another word is a slip of whoever called it, not an old bwrap.
+_NEW_OPTIONS = (
+    "as-pid-1|cap-add|cap-drop|userns-block-fd|((ro|dev)-)?bind-try|json-status-fd|pidns|userns2?|chmod|clearenv|perms|"
+    "add-seccomp-fd|assert-userns-disabled|disable-userns|size|argv0|(ro-)?bind-fd|level-prefix|overlay(-src)?|"
+    "(ro|tmp)-overlay|not-a-security-boundary"
+)
 
 ENTRIES: tuple[Entry, ...] = (
     # Decided before any program runs, so it has no text.
@@ -54,6 +60,8 @@ ENTRIES: tuple[Entry, ...] = (
             r"prctl\(PR_SET_KEEPCAPS\) failed",
             r"Dropping capability \d+ from bounds",
             r"The --\S+ option is not permitted in setuid mode",
+            r"--userns2? doesn't work in setuid mode",
+            r"--cap-add in setuid mode",
         ),
         shared=(NAMESPACE_PERM,),
         must=(Condition("bwrap_mode", r"[4-7]\d\d\d"),),
@@ -63,7 +71,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The program bwrap (bubblewrap) is missing, so no jail can be made.",
         f"{REBUILD}.",
         texts=(
-            r"(thread .*)?bubblewrap is unavailable: no system bwrap was found",
+            r"(thread .*)?bubblewrap is unavailable(: no system bwrap was found|$)",
             r"execvp bwrap: No such file or directory",
             r"(.*: )?bwrap: (command )?not found",
             r'.*exec: "?bwrap"?: executable file not found',
@@ -74,9 +82,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("git-missing", "The program git is missing, so no change can be read.", f"{REBUILD}."),
     Entry(
         "bwrap-too-old",
-        "The bwrap in the image is older than 0.9, which breaks Codex's sandbox.",
+        "The bwrap in the image is too old: Codex's sandbox needs 0.9 or newer.",
         f"{REBUILD}; it needs Debian 13 or another system with bubblewrap 0.9 or newer.",
-        texts=(r"(?<=bwrap: )Unknown option",),
+        texts=(rf"(?<=bwrap: )Unknown option --({_NEW_OPTIONS})\s*$",),
+        never=(Condition("bwrap_version", r"(0\.(9|\d{2,})|[1-9]\d*)(\..*)?"),),
         confirm=(Condition("bwrap_version", r"0\.[0-8](\..*)?"),),
     ),
 )

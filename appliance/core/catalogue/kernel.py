@@ -36,7 +36,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The kernel has no user namespaces (WSL 1, some NAS systems, a kernel built without CONFIG_USER_NS).",
         "run it on another kernel: on Windows `wsl --set-version <distribution> 2`, else another host.",
         texts=(r"Creating new namespace failed, likely because the kernel does not support user namespaces",),
-        confirm=(Condition("userns", "absent"),),
+        must=(Condition("userns|osrelease", r"absent|4\.4\.0-\d+-Microsoft"),),  # the latter is WSL 1
         unsupported=True,
     ),
     Entry(
@@ -44,7 +44,7 @@ ENTRIES: tuple[Entry, ...] = (
         "The kernel, or a filter in front of it, does not have the call that makes namespaces.",
         "run it on a newer kernel (`uname -r` tells this one's), or without the filter that answers so.",
         texts=(r"Creating new namespace failed: Function not implemented",),
-        confirm=(Condition("call_clone", "ENOSYS"),),
+        must=(Condition("call_clone", "ENOSYS"),),
         unsupported=True,
     ),
     Entry(
@@ -54,7 +54,7 @@ ENTRIES: tuple[Entry, ...] = (
         "from an initial ramfs.",
         texts=(r"(pivot_root(\(/newroot\))?|Failed to make / slave): Invalid argument",),
         shared=(NO_PERMISSIONS,),
-        confirm=(Condition("root_mount", r"absent|rootfs|ramfs"),),
+        must=(Condition("root_mount", r"absent|rootfs|ramfs"),),
         unsupported=True,
     ),
 )

@@ -6,6 +6,7 @@ _USERNS_LIMIT = (
     "on the host: `sudo sysctl -w user.max_user_namespaces=15000`, and the same line in a file in /etc/sysctl.d"
 )
 _ANY = (r"",)
+_NOT_STALE = r"(?!(bwrap: )?loopback: Failed RTM_)"  # the error behind that one means nothing
 _NESTED = "where it runs in a sandbox already, run it outside (32 namespaces deep is the kernel's limit)"
 
 ENTRIES: tuple[Entry, ...] = (
@@ -17,7 +18,7 @@ ENTRIES: tuple[Entry, ...] = (
         texts=(
             r"Creating new namespace failed: Resource temporarily unavailable",
             r"Can't fork for pid 1",
-            r"(?!(bwrap: )?loopback).*Resource temporarily unavailable",
+            rf"{_NOT_STALE}.*Resource temporarily unavailable",
             r".*can't start new thread",
         ),
         shared=_ANY,
@@ -28,9 +29,9 @@ ENTRIES: tuple[Entry, ...] = (
         "The container's memory limit is used up: the kernel killed a program of the sandbox.",
         f"raise `mem_limit` in compose.yaml (4g is enough for the default settings), then {RECREATE}.",
         texts=(
-            r".*Cannot allocate memory",
+            rf"{_NOT_STALE}.*Cannot allocate memory",
             r"it ended with (-9|137) and",
-            r".*(memory allocation of \d+ bytes failed|Out of memory|out of memory)",
+            rf"{_NOT_STALE}.*(memory allocation of \d+ bytes failed|Out of memory|out of memory)",
             r"Killed$",
         ),
         shared=_ANY,

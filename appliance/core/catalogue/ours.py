@@ -4,13 +4,19 @@ from appliance.core.catalogue.entry import RECREATE, REPORT, Condition, Entry
 
 REPORT_DEEP = "report it with the output of `docker exec review-appliance appliance selftest --deep --json`"
 _OURS = f"this is a fault of the appliance: {REPORT}."
+_DEVICE = r"/oldroot/dev/\w+ on (/newroot)?/dev/\w+: "
+# A path that fits, on a disk or in a process that is at its end, is not the layout's.
+_FITS = (
+    r"(?!.*: (No space left on device|(Disk q|Q)uota exceeded|Too many open files|No file descriptors available|"
+    r"I(nput/output|/O) error|Stale file handle))"
+)
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "codex-no-tmp",
         "Codex has no /tmp in the jail that it can write, so it cannot set up its sandbox.",
         f"the jail has to have a tmpfs at /tmp; {_OURS}",
-        texts=(r"(thread .*)?error building bubblewrap command: Read-only file system",),
+        texts=(r"(thread .*)?error building bubblewrap command: .*(Read-only file system|ReadOnlyFilesystem)",),
     ),
     Entry(
         "codex-home-under-tmp",
@@ -47,7 +53,10 @@ ENTRIES: tuple[Entry, ...] = (
         "dev-missing",
         "Device nodes such as /dev/null are missing, so the sandbox cannot have a /dev of its own.",
         f"the jail has to be made with `--dev /dev`; {_OURS}",
-        texts=(r"Can't (bind mount /oldroot|open source )/dev/\w+",),
+        texts=(
+            rf"Can't bind mount {_DEVICE}.*No such file or directory",
+            r"Can't open source /dev/\w+: No such file or directory",
+        ),
         confirm=(Condition("dev_missing", r".+"),),
     ),
     Entry(
@@ -55,15 +64,15 @@ ENTRIES: tuple[Entry, ...] = (
         "The jail's layout does not fit this container: a path that it shows cannot be set up.",
         _OURS,
         texts=(
-            r"Can't mkdir",
-            r"Can't create (file|symlink|tmpfile|/)",
-            r"Can't make symlink at",
-            r"Can't find source path",
-            r"Can't chdir to",
-            r"Can't (access|chmod|stat|get type of (source|dest)|write data to file|reopen)",
-            r"Can't (open source (?!/dev/)|mount on symlink destination)",
-            r"Can't (bind mount (?!/oldroot/dev/)|remount readonly on).*: (No such|Not a dir|Is a dir|File exists)",
-            r"error building bubblewrap command: (?!Read-only file system)",
+            rf"{_FITS}Can't mkdir",
+            rf"{_FITS}Can't create (file|symlink|tmpfile|/)",
+            rf"{_FITS}Can't make symlink at",
+            rf"{_FITS}Can't find source path",
+            rf"{_FITS}Can't chdir to",
+            rf"{_FITS}Can't (access|chmod|stat|get type of (source|dest)|write data to file|reopen)",
+            rf"{_FITS}Can't (open source (?!/dev/)|mount on symlink destination)",
+            rf"Can't (bind mount (?!{_DEVICE})|remount readonly on).*: (No such|Not a dir|Is a dir|File exists)",
+            rf"{_FITS}error building bubblewrap command: (?!.*(Read-only file system|ReadOnlyFilesystem))",
         ),
     ),
     Entry(
