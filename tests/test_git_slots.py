@@ -19,6 +19,7 @@ from gitrepo import Repo, feature_repo
 from appliance.flock import try_lock
 from appliance.git import GitError, Mirror, Mirrors, Slot, Slots, git, upkeep
 from appliance.git import slots as slots_module
+from appliance.git.names import directory_name
 from appliance.process import ProgramError
 
 
@@ -572,11 +573,17 @@ def test_processes_that_fetch_at_once_all_succeed_also_when_some_are_killed(benc
         (repo.path / f"big{number}").write_bytes(os.urandom(1_000_000))
     head = repo.commit("big")
     argv = [sys.executable, "-c", FETCH, str(tmp_path), head]
+    lock = tmp_path / "mirrors" / f"{directory_name('ada/repo')}.lock"
+    ours = try_lock(lock)  # so that all of them are there before the first begins
+    assert ours is not None
     started = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(5)]
     try:
         for process in started:
             assert process.stdout
             assert process.stdout.readline() == "go\n"
+        time.sleep(0.5)
+        assert list(lock.parent.iterdir()) == [lock], "not before it is their turn"
+        os.close(ours)
         for number, process in enumerate(started[:2]):
             time.sleep(0.1 * (number + 1))
             process.kill()
