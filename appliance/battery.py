@@ -41,7 +41,8 @@ ENVIRONMENT_OF_THE_SANDBOX = {"PATH", "HOME", "LANG", "PWD", "CODEX_SANDBOX_NETW
 SYSTEM_MOUNTS = {"/": "ro", "/usr": "ro", "/proc": "rw", "/dev": "ro", "/tmp": "rw", jail.HOME: "rw"}
 ETC = ("ld.so.cache", "passwd", "group", "nsswitch.conf", "localtime", "alternatives")
 PROCESSES = 384
-TMPFS_BYTES = 256 * 1024 * 1024
+SIZES = dict.fromkeys(("/tmp", "/dev/shm", jail.HOME), 256 * 1024 * 1024) | {jail.CODEX_HOME: 64 * 1024 * 1024}
+OF_CODEX_HOME = ("config.toml", "schema.json", "battery")
 READ_ONLY = ("/usr", "/usr/bin", "/etc", "/opt/codex", "/checkout", "/checkout/.git")
 KEPT = ("/checkout/battery", "/checkout/.git/HEAD", "/checkout/.git/config", "/usr/bin/git", "/opt/codex/bin/codex")
 
@@ -155,7 +156,6 @@ def _both(probe: ladder.Probe, around: Surroundings) -> dict[str, object]:
         "addresses": _addresses(),
         "nameservers": _nameservers(),
         "processes": PROCESSES,
-        "bytes": TMPFS_BYTES,
         "locked": ["/", "/usr", "/checkout", "/checkout/.git", "/proc"],
     }
 
@@ -163,16 +163,17 @@ def _both(probe: ladder.Probe, around: Surroundings) -> dict[str, object]:
 def _of_the_jail(probe: ladder.Probe, planted: Planted) -> dict[str, object]:
     mounts = {**SYSTEM_MOUNTS, **{f"/etc/{name}": "ro" for name in ETC}, str(probe.objects): "ro"}
     mounts |= {"/checkout": "ro", "/checkout/.git": "ro", "/opt/codex": "ro", jail.GATE_SOCKET: "ro"}
-    mounts |= {jail.CODEX_HOME: "rw"}
+    mounts |= {jail.DATABASES: "ro", jail.CODEX_HOME: "rw"}
+    mounts |= {f"{jail.CODEX_HOME}/{name}": "ro" for name in OF_CODEX_HOME}
     return {
         "environment": sorted(ENVIRONMENT | jail.GIT_ENV.keys()),
         "mounts": mounts,
         "below": {"/usr": "ro", "/dev": "rw"},
         "read_only": [*READ_ONLY, "/", "/opt", "/run", "/var", "/home", str(probe.objects)],
         "looked_after": [],
-        "kept": [*KEPT, "/etc/passwd"],
+        "kept": [*KEPT, "/etc/passwd", f"{jail.CODEX_HOME}/{codex_config.CONFIG}"],
         "writable": "/tmp",
-        "sized": ["/tmp", "/dev/shm", jail.HOME],
+        "sized": SIZES,
         "namespaces": {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES},
         "not_before": int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")),
         "tcp": [one.getsockname()[:2] for one in planted.tcp],
@@ -195,7 +196,7 @@ def _of_the_sandbox(probe: ladder.Probe) -> dict[str, object]:
         "looked_after": [jail.CODEX_HOME],
         "kept": [*KEPT, f"{jail.CODEX_HOME}/{codex_config.CONFIG}"],
         "writable": "/dev/shm",
-        "sized": [],  # Codex gives its own no size; what is in them is watched (bounds.py)
+        "sized": {},  # Codex gives its own no size; what is in them is watched (bounds.py)
         "namespaces": dict.fromkeys(OF_THE_SANDBOX, ""),
         "not_before": 0,
         "tcp": [["127.0.0.1", jail.RELAY_PORT]],
@@ -259,11 +260,11 @@ def _planted(probe: ladder.Probe, around: Surroundings) -> Iterator[Planted]:
 
 
 def _left(probe: ladder.Probe, nonces: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What an attack left where it may not write, whatever it told. CODEX_HOME is the jail's to write."""
+    """What an attack left where it may not write, whatever it told. At CODEX_HOME the jail itself looks."""
     kept = {"/checkout": probe.tree, "/checkout/.git": probe.git_dir, "the objects": probe.objects}
     found = []
     for where, nonce in nonces.items():
-        for name, path in (kept | ({"CODEX_HOME": probe.home} if where == "sandbox" else {})).items():
+        for name, path in kept.items():
             if any(nonce in one.name for one in path.iterdir()):
                 found.append((where, f"a new file in {name}"))
     return found

@@ -2,7 +2,8 @@
 
 Without capabilities there is no cgroup of its own for a jail. What there is: `jail.argv` sets RLIMIT_NPROC, which the
 kernel counts for each user namespace and those within it (5.14 and newer), sizes for its tmpfs, and makes it the first
-that the kernel kills for lack of memory. The memory of all its processes together can only be looked at, so it is.
+that the kernel kills for lack of memory. The memory of all its processes together can only be looked at, so it is. So
+is CODEX_HOME: Codex without room there fails in words that name no cause.
 """
 
 import contextlib
@@ -19,7 +20,9 @@ from appliance import facts, jail
 LOOK_SECONDS = 0.1  # a look at the whole container takes 0.1 ms; one at the jail 3, and only if it may be too much
 FULL = 0.95  # of the processes; from there on hardly a command can start
 LOOKS_UNTIL_FULL = 5
+LOOKS_UNTIL_UP = 50  # a jail is up at once, or is never shown: AppArmor may deny the look
 OURS_BYTES = 512 * 1024 * 1024  # for the appliance itself, git, and the container's own tmpfs
+HOME_USED_UP = f"the review used up the {jail.CODEX_HOME_BYTES >> 20} MB of CODEX_HOME"
 LEAST_BYTES = 512 * 1024 * 1024  # measured: a review takes 130 MB, with git and ripgrep some more
 
 
@@ -38,7 +41,8 @@ def share(limit: int, reviews_at_once: int) -> int:
 
 @dataclass
 class Watch:
-    """Ends the jail whose bwrap has the given pid when it uses up its processes, or more than `memory` bytes.
+    """Ends the jail whose bwrap has the given pid when it uses up its processes or its CODEX_HOME, or more than
+    `memory` bytes.
 
     `exceeded` says of what too much was used, in words for people; it may also have ended by itself then.
     """
@@ -63,22 +67,32 @@ class Watch:
             handle = os.pidfd_open(pid)
         except OSError:  # it has ended already
             return
-        full = 0
+        full = looks = 0
+        home: int | None = None
         try:
             while not self._done.wait(LOOK_SECONDS) and full < LOOKS_UNTIL_FULL:
+                looks += 1
+                home = _codex_home(pid) if home is None and looks <= LOOKS_UNTIL_UP else home
                 used = usage(pid) if self._may_be_too_much() else Usage()
-                full = full + 1 if used.tasks >= FULL * jail.PROCESSES else 0
-                if full:
+                no_room = _is_full(home)
+                full = full + 1 if no_room or used.tasks >= FULL * jail.PROCESSES else 0
+                if no_room:
+                    self.exceeded = HOME_USED_UP
+                elif full:
                     self.exceeded = f"the review used up its {jail.PROCESSES} processes"
                 elif self.memory is not None and used.memory > self.memory:
                     self.exceeded = f"the review used more than its {self.memory >> 20} MB of memory"
                     full = LOOKS_UNTIL_FULL
+            if not full and _is_full(home):  # the last that it did: without room it ended by itself
+                self.exceeded = HOME_USED_UP
             if full >= LOOKS_UNTIL_FULL:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)  # its jail dies with it
         except ProcessLookupError:
             return
         finally:
             os.close(handle)
+            if home is not None:
+                os.close(home)
 
     def _may_be_too_much(self) -> bool:
         """Whether the whole container has as much as this jail may have; where that is not told, it may."""
@@ -86,6 +100,24 @@ class Watch:
         if tasks is None or memory is None:
             return True
         return tasks >= FULL * jail.PROCESSES or (self.memory is not None and memory > self.memory)
+
+
+def _codex_home(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """The CODEX_HOME of the jail whose bwrap is `pid`, held open; None as long as it is not mounted, or not shown.
+
+    The first below bwrap is bwrap too: no program of the jail can have moved its root.
+    """
+    for each in _family(pid, proc)[1:2]:
+        with contextlib.suppress(OSError):
+            return os.open(f"{proc}/{each}/root{jail.CODEX_HOME}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return None
+
+
+def _is_full(home: int | None) -> bool:
+    if home is None:
+        return False
+    told = os.fstatvfs(home)
+    return told.f_blocks - told.f_bfree >= FULL * told.f_blocks
 
 
 def usage(pid: int, proc: Path = Path("/proc")) -> Usage:

@@ -36,8 +36,6 @@ EXEC = (
     "--skip-git-repo-check",
     "--output-schema",
     f"{jail.CODEX_HOME}/{codex_config.SCHEMA}",
-    "-o",
-    f"{jail.CODEX_HOME}/{codex_config.LAST_MESSAGE}",
     "-C",
     jail.CHECKOUT,
     "-",  # the prompt comes on stdin: as an argument beside an open stdin Codex would wait for more
@@ -152,7 +150,6 @@ def _run(
         if command:
             progress(f"$ {command}")
 
-    # In memory, where /tmp is a tmpfs: Codex makes its databases anew in each home, which took 65 ms of 400 on a disk.
     with _home(job, model) as home, Gate(work / "gate.sock", model.upstream, meter) as gate:
         policy = jail.review_policy(
             tree=job.checkout.tree,

@@ -1,12 +1,10 @@
-"""CODEX_HOME of one review: config.toml, and the schema of the answer.
+"""What lies in CODEX_HOME as a review begins: config.toml, and the schema of the answer.
 
 Every key was measured with Codex 0.163 under `--strict-config`. `-s` and `default_permissions` never go together: the
 former silently wins, and files that the profile denies are readable again.
 """
 
 import json
-import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,10 +12,6 @@ from appliance import jail
 
 CONFIG = "config.toml"
 SCHEMA = "schema.json"
-LAST_MESSAGE = "last-message"
-# Codex's own databases, empty, as the image was built with them (docker/Dockerfile). A home without them gets them from
-# Codex, by some seventy migrations: 40 of the 260 ms of CPU that a review of the rehearsal takes.
-DATABASES = Path(sys.prefix, "share", "codex-home")
 PROFILE = "reviewer"
 PROVIDER = "gate"
 STREAM_IDLE_MS = 300_000
@@ -43,18 +37,13 @@ _OFF = (
 )
 
 
-def write_home(
-    home: Path, *, model: str, effort: str, objects: Path | None, schema: Mapping[str, object] | None
-) -> None:
-    """Write config.toml into the existing directory `home`; schema.json and Codex's databases if there is a `schema`.
+def write_home(home: Path, *, model: str, effort: str, objects: Path | None, schema: Mapping[str, object]) -> None:
+    """Write config.toml and schema.json into the existing directory `home`.
 
     `objects` is the object directory shown in the jail: commands of the model may read it. Raises OSError.
     """
     (home / CONFIG).write_text(config(model=model, effort=effort, objects=objects), encoding="utf-8")
-    if schema is not None:
-        (home / SCHEMA).write_text(json.dumps(schema), encoding="utf-8")
-        for database in DATABASES.glob("*.sqlite"):
-            shutil.copyfile(database, home / database.name)
+    (home / SCHEMA).write_text(json.dumps(schema), encoding="utf-8")
 
 
 def config(*, model: str, effort: str, objects: Path | None) -> str:

@@ -16,6 +16,7 @@ from hashlib import sha1
 from pathlib import Path
 
 from appliance import codex_config, facts, jail, process
+from appliance.core.result import SCHEMA
 
 RUNG_SECONDS = 15.0
 CODEX_SECONDS = 30.0  # cold, from a slow disk, it takes a second or two; short of threads it hangs for ever
@@ -58,6 +59,7 @@ class View:
 
     `pid_by_proc` and `pid_by_kernel` differ when the mounted /proc is another pid namespace's. `net_around` is the
     network namespace of the jail around a sandbox, told while both live: the kernel uses their numbers again.
+    `changed_home` is what the jail saw of its CODEX_HOME after the sandbox in it, which has a tmpfs of its own there.
     """
 
     label: str
@@ -69,6 +71,7 @@ class View:
     wrote: frozenset[str]
     read_home: bool
     reached_gate: bool
+    changed_home: bool
     commit: str
 
 
@@ -103,6 +106,7 @@ def view(out: str) -> View:
         frozenset(value for name, value in pairs if name == "wrote"),
         "read-home" in told,
         "reached-gate" in told,
+        "changed-home" in told,
         told.get("commit", ""),
     )
 
@@ -135,10 +139,8 @@ def outer_jail(probe: Probe) -> Failed | None:
         return failed
     seen = view(done.out)
     probe.learnt.update(jail_label=seen.label or facts.ABSENT)
-    written = probe.home / probe.nonce
-    if not written.exists() or "/tmp" not in seen.wrote:
+    if not {jail.CODEX_HOME, "/tmp"} <= seen.wrote:
         return Failed("Can't create file at /codex-home or /tmp in the jail", done.code)
-    written.unlink()
     return judge_jail(seen, str(Path("/proc/self/ns/net").readlink()))
 
 
@@ -154,11 +156,11 @@ def codex_sandbox(probe: Probe) -> Failed | None:
     """Codex's own sandbox in the jail, beside the relay, with git on the checkout.
 
     The connection through the relay is made twice: by the jail, which must reach the gate, and from the sandbox, which
-    must not. So exactly one arrives.
+    must not. So exactly one arrives. What the sandbox wrote to CODEX_HOME the jail would see.
     """
     look = f"{_CONNECT} && echo reached-gate=yes\n{_script(probe)}\ngit log -1 --format=commit=%s"
     sandbox = [jail.CODEX, "sandbox", "-P", codex_config.PROFILE, "-C", jail.CHECKOUT, "--", "/bin/sh", "-c", look]
-    outer = f'{_CONNECT}\necho "net-around=$(readlink /proc/self/ns/net)"\nexec "$@"'
+    outer = f'{_CONNECT}\necho "net-around=$(readlink /proc/self/ns/net)"\n"$@"\ncode=$?\n{_changed(probe)}\nexit $code'
     command = ["/bin/sh", "-c", outer, "outer", *sandbox]
     with _listening(probe.gate) as gate:
         done = process.run(probe.jailed(jail.with_relay(command)), timeout=CODEX_SECONDS)
@@ -166,7 +168,6 @@ def codex_sandbox(probe: Probe) -> Failed | None:
     return unproven(done, probe.nonce) or judge_sandbox(
         view(done.out),
         arrived=arrived,
-        wrote_home=(probe.home / probe.nonce).exists(),
         commit=probe.nonce,
         stderr=done.err,
     )
@@ -195,7 +196,7 @@ def judge_jail(seen: View, container_net: str) -> Failed | None:
     return _own_proc(seen, "the jail")
 
 
-def judge_sandbox(seen: View, *, arrived: int, wrote_home: bool, commit: str, stderr: str) -> Failed | None:
+def judge_sandbox(seen: View, *, arrived: int, commit: str, stderr: str) -> Failed | None:
     """What a command in Codex's sandbox must, and must not, have been able to do.
 
     `arrived` counts the connections at the gate, the jail's own among them.
@@ -207,7 +208,7 @@ def judge_sandbox(seen: View, *, arrived: int, wrote_home: bool, commit: str, st
         return Failed(f"relay: no connection from the jail reached the gate\n{stderr}", 0)
     if arrived > 1 or seen.reached_gate or seen.net == seen.net_around:
         return Failed("the sandbox let a command reach the network of the jail", 0)
-    if wrote_home or "/checkout" in seen.wrote:
+    if seen.changed_home or "/checkout" in seen.wrote:
         return Failed("the sandbox let a command write to the checkout or to CODEX_HOME", 0)
     if seen.read_home:
         return Failed("the sandbox let a command read CODEX_HOME", 0)
@@ -232,6 +233,10 @@ def _bare(probe: Probe, *options: str) -> Failed | None:
 
 def _script(probe: Probe) -> str:
     return _LOOK.replace("NONCE", probe.nonce).strip()
+
+
+def _changed(probe: Probe) -> str:
+    return f"[ -e {jail.CODEX_HOME}/{probe.nonce} ] && echo changed-home=yes"
 
 
 def _look(probe: Probe) -> list[str]:
@@ -275,7 +280,7 @@ def prepared(scratch: Path) -> Iterator[Probe]:
         (probe.git_dir / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
         (probe.git_dir / "HEAD").write_text(f"{_commit(probe.objects, nonce)}\n")
         probe.gate.touch()
-        codex_config.write_home(probe.home, model="none", effort="low", objects=probe.objects, schema=None)
+        codex_config.write_home(probe.home, model="none", effort="low", objects=probe.objects, schema=SCHEMA)
         yield probe
 
 

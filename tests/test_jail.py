@@ -17,6 +17,7 @@ class Parsed:
 
     flags: list[str] = field(default_factory=list)
     mounts: list[tuple[str, str, str]] = field(default_factory=list)  # kind, source, target, in order
+    sizes: dict[str, int] = field(default_factory=dict)  # of a tmpfs, in bytes
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
     command: list[str] = field(default_factory=list)
@@ -26,6 +27,7 @@ def parse(argv: list[str]) -> Parsed:
     assert argv[0] == "bwrap"
     parsed = Parsed()
     words: Iterator[str] = iter(argv[1:])
+    size = 0
     for word in words:
         if word == "--":
             parsed.command = list(words)
@@ -35,11 +37,14 @@ def parse(argv: list[str]) -> Parsed:
         elif word in {"--ro-bind", "--ro-bind-try", "--bind", "--symlink"}:
             parsed.mounts.append((word, next(words), next(words)))
         elif word in {"--proc", "--dev", "--tmpfs", "--remount-ro"}:
-            parsed.mounts.append((word, "", next(words)))
+            target = next(words)
+            parsed.mounts.append((word, "", target))
+            if word == "--tmpfs":
+                parsed.sizes[target], size = size, 0
         elif word == "--chdir":
             parsed.workdir = next(words)
         elif word == "--size":
-            assert int(next(words)) > 0
+            size = int(next(words))
         else:
             parsed.flags.append(word)
     return parsed
@@ -67,6 +72,8 @@ class Review:
 def review(tmp_path: Path) -> Review:
     made = Review(*(tmp_path / name for name in ("tree", "git", "objects", "home", "gate.sock")))
     made.tree.mkdir()
+    made.codex_home.mkdir()
+    codex_config.write_home(made.codex_home, model="m", effort="low", objects=made.objects, schema={"type": "object"})
     return made
 
 
@@ -95,7 +102,8 @@ def test_it_shows_what_a_review_needs_and_nothing_else(review: Review) -> None:
         "/opt/codex": ("--ro-bind", str(jail.codex_package())),
         "/checkout": ("--ro-bind", str(review.tree)),
         "/checkout/.git": ("--ro-bind", str(review.git_dir)),
-        "/codex-home": ("--bind", str(review.codex_home)),
+        "/codex-home/config.toml": ("--ro-bind", str(review.codex_home / "config.toml")),
+        "/codex-home/schema.json": ("--ro-bind", str(review.codex_home / "schema.json")),
         str(review.objects): ("--ro-bind", str(review.objects)),
         "/run/gate.sock": ("--ro-bind", str(review.gate_socket)),
     }
@@ -103,6 +111,13 @@ def test_it_shows_what_a_review_needs_and_nothing_else(review: Review) -> None:
     assert system == {"/usr", *(f"/etc/{name}" for name in names)}
     assert all(shown[target] == (shown[target][0], target) for target in system)
     assert all(shown[target][0] in {"--ro-bind", "--ro-bind-try"} for target in system)
+
+
+def test_nothing_of_the_container_can_be_written_and_what_can_has_a_size(review: Review) -> None:
+    parsed = parse(jail.argv(review.policy(), ["true"]))
+    assert not [target for kind, _, target in parsed.mounts if kind == "--bind"]
+    most = 256 << 20
+    assert parsed.sizes == {"/tmp": most, "/home/reviewer": most, "/dev/shm": most, "/codex-home": 64 << 20}
 
 
 def test_proc_and_dev_are_fresh(review: Review) -> None:
@@ -119,6 +134,7 @@ def test_mounts_stand_in_an_order_that_works(review: Review) -> None:
     assert len(set(targets)) == len(targets)
     assert targets.index("/checkout") < targets.index("/checkout/.git")
     assert targets.index("/tmp") < targets.index(str(review.objects)), "a tmpfs would hide what was mounted below it"
+    assert targets.index("/codex-home") < targets.index("/codex-home/config.toml")
     assert mounts[-1] == ("--remount-ro", "", "/"), "every mount point is made before the root is read-only"
 
 
@@ -251,19 +267,14 @@ def test_the_configuration_is_the_measured_one(tmp_path: Path) -> None:
     assert (tmp_path / "schema.json").read_text() == '{"type": "object"}'
 
 
-def test_without_a_schema_there_is_no_schema_file(tmp_path: Path) -> None:
-    codex_config.write_home(tmp_path, model="m", effort="low", objects=None, schema=None)
-    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
-
-
-def test_a_home_of_a_review_has_the_databases_that_codex_would_make(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_home_is_given_the_databases_that_codex_would_make(
+    review: Review, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (made := tmp_path / "made").mkdir()
-    (made / "state_5.sqlite").write_bytes(b"SQLite")
-    (made / "installation_id").write_text("one for all would tell who asks")
-    monkeypatch.setattr(codex_config, "DATABASES", made)
-    (home := tmp_path / "home").mkdir()
-    codex_config.write_home(home, model="m", effort="low", objects=None, schema={})
-    assert sorted(path.name for path in home.iterdir()) == ["config.toml", "schema.json", "state_5.sqlite"]
-    assert (home / "state_5.sqlite").read_bytes() == b"SQLite"
+    monkeypatch.setattr(jail, "MADE_DATABASES", tmp_path / "made")
+    assert "/opt/codex-databases" not in [target for _, _, target in parse(jail.argv(review.policy(), ["true"])).mounts]
+    (tmp_path / "made").mkdir()
+    assert ("--ro-bind", str(tmp_path / "made"), "/opt/codex-databases") in parse(
+        jail.argv(review.policy(), ["true"])
+    ).mounts
+    script = jail.with_relay(["codex"])[2]
+    assert script.index("/*.sqlite /codex-home/") < script.index("until listening"), "it takes no time of its own"

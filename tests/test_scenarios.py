@@ -22,13 +22,14 @@ from test_events import command
 from test_result import answer
 from world import APP, SANDBOX, World, failed, found, reviewed
 
-from appliance import codex, health, ladder
+from appliance import codex, codex_config, health, ladder
 from appliance.cli import main
 from appliance.core.ending import judge
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Result, Review, Usage
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.core.result import SCHEMA
 from appliance.git import Slot
 from appliance.owner import Identity
 from appliance.owner import judge as judge_owner
@@ -208,6 +209,7 @@ def test_scenario_3_the_selftest_runs_in_the_jail_of_a_review_with_the_same_buil
     slot = Slot(*(tmp_path / name for name in ("tree", "git", "objects")))
     for place in (slot.tree, slot.git_dir, slot.objects, tmp_path / "home"):
         place.mkdir()
+    codex_config.write_home(tmp_path / "home", model="none", effort="low", objects=slot.objects, schema=SCHEMA)
     probe = ladder.Probe(slot.tree, slot.git_dir, slot.objects, tmp_path / "home", tmp_path / "gate.sock", "nonce")
     job = codex.Job(pull, pull.base_sha, pull.base_sha, [], slot)
     model = world.real_reviewer().model

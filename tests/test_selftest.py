@@ -59,12 +59,13 @@ SANDBOXED = ladder.View(
     wrote=frozenset({"/codex-home"}),  # a tmpfs of the sandbox's own
     read_home=False,
     reached_gate=False,
+    changed_home=False,
     commit=NONCE,
 )
 
 
-def judge(seen: ladder.View, arrived: int = 1, wrote_home: bool = False) -> str | None:
-    failed = ladder.judge_sandbox(seen, arrived=arrived, wrote_home=wrote_home, commit=NONCE, stderr="fatal: no")
+def judge(seen: ladder.View, arrived: int = 1) -> str | None:
+    failed = ladder.judge_sandbox(seen, arrived=arrived, commit=NONCE, stderr="fatal: no")
     return None if failed is None else failed.symptom
 
 
@@ -78,20 +79,20 @@ def test_a_sandbox_that_degraded_without_a_word_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "arrived", "wrote_home", "told"),
+    ("seen", "arrived", "told"),
     [
-        (SANDBOXED, 2, False, "reach the network"),
-        (replace(SANDBOXED, reached_gate=True), 1, False, "reach the network"),
-        (replace(SANDBOXED, net="net:[1]"), 1, False, "reach the network"),
-        (replace(SANDBOXED, wrote=frozenset({"/checkout"})), 1, False, "write"),
-        (SANDBOXED, 1, True, "write"),
-        (replace(SANDBOXED, read_home=True), 1, False, "read CODEX_HOME"),
-        (SANDBOXED, 0, False, "relay: "),
-        (replace(SANDBOXED, commit=""), 1, False, "git did not read the checkout in the sandbox\nfatal: no"),
+        (SANDBOXED, 2, "reach the network"),
+        (replace(SANDBOXED, reached_gate=True), 1, "reach the network"),
+        (replace(SANDBOXED, net="net:[1]"), 1, "reach the network"),
+        (replace(SANDBOXED, wrote=frozenset({"/checkout"})), 1, "write"),
+        (replace(SANDBOXED, changed_home=True), 1, "write"),
+        (replace(SANDBOXED, read_home=True), 1, "read CODEX_HOME"),
+        (SANDBOXED, 0, "relay: "),
+        (replace(SANDBOXED, commit=""), 1, "git did not read the checkout in the sandbox\nfatal: no"),
     ],
 )
-def test_a_sandbox_that_lets_through_is_found(seen: ladder.View, arrived: int, wrote_home: bool, told: str) -> None:
-    assert told in str(judge(seen, arrived, wrote_home))
+def test_a_sandbox_that_lets_through_is_found(seen: ladder.View, arrived: int, told: str) -> None:
+    assert told in str(judge(seen, arrived))
 
 
 @pytest.mark.parametrize(
@@ -112,13 +113,13 @@ def test_a_jail_that_lets_through_is_found(seen: ladder.View, told: str) -> None
 def test_what_a_command_told_is_read() -> None:
     out = (
         "net-around=net:[1]\nlabel=bwrap//&unpriv_bwrap (enforce)\npid-by-proc=2\npid-by-kernel=2\nvisible=2\n"
-        f"net=net:[2]\nwrote=/tmp\nwrote=/codex-home\nread-home=yes\nreached-gate=yes\n{NONCE}\ncommit={NONCE}\n"
+        f"net=net:[2]\nwrote=/tmp\nwrote=/codex-home\nread-home=yes\nreached-gate=yes\n{NONCE}\ncommit={NONCE}\nchanged-home=yes\n"
     )
     assert ladder.view(out) == ladder.View(
         "bwrap//&unpriv_bwrap (enforce)", "2", "2", "2", "net:[2]", "net:[1]",
-        frozenset({"/tmp", "/codex-home"}), True, True, NONCE,
+        frozenset({"/tmp", "/codex-home"}), True, True, True, NONCE,
     )  # fmt: skip
-    assert ladder.view("") == ladder.View("", "", "", "", "", "", frozenset(), False, False, "")
+    assert ladder.view("") == ladder.View("", "", "", "", "", "", frozenset(), False, False, False, "")
 
 
 # The climb.

@@ -245,9 +245,9 @@ def bounds(plan: Plan) -> Told:
         told.reached.append(f"{'any number of' if most < 0 else most} processes")
     if _done(lambda: resource.setrlimit(resource.RLIMIT_NPROC, (hard + 1, hard + 1))):
         told.reached.append("raising its own limit of processes")
-    for place in plan.around["sized"]:
+    for place, size in plan.around["sized"].items():
         room = os.statvfs(place)
-        if room.f_blocks * room.f_frsize > plan.around["bytes"]:
+        if room.f_blocks * room.f_frsize > size:
             told.reached.append(f"{room.f_blocks * room.f_frsize >> 20} MB in {place}")
     if _read("/proc/self/oom_score_adj").strip() != "1000":
         told.reached.append("being spared when the container runs out of memory")
@@ -278,21 +278,30 @@ def fork_bomb(plan: Plan) -> Told:
 
 
 def full_tmp(plan: Plan) -> Told:
-    """As much in /tmp as fits."""
-    told = Told()
-    path, written = f"{plan.around['writable']}/battery-full", 0
+    """As much as fits in each place that can be written, one after the other."""
+    told = Told(control=True)
+    for place, size in plan.around["sized"].items():
+        written = _filled(f"{place}/battery-full", size)
+        told.control = told.control and written > 0
+        told.note += f"{place} full after {written >> 20} MB; "
+        if written > size:
+            told.reached.append(f"more than {size >> 20} MB in {place}")
+    return told
+
+
+def _filled(path: str, most: int) -> int:
+    """How many bytes could be written before there was no room, or `most` and a bit more."""
+    written = 0
     handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        while written <= plan.around["bytes"]:
+        while written <= most:
             written += os.write(handle, bytes(1 << 20))
-        told.reached.append(f"more than {written >> 20} MB in {plan.around['writable']}")
     except OSError as error:
-        told.control = error.errno == errno.ENOSPC and written > 0
+        return written if error.errno == errno.ENOSPC else 0
     finally:
         os.close(handle)
         os.unlink(path)
-    told.note = f"full after {written >> 20} MB"
-    return told
+    return written
 
 
 def _lowered() -> list[str]:

@@ -73,7 +73,10 @@ def _print(plan: Plan, name: str, told: Told, seconds: float) -> None:
 
 
 def _inner(inner: dict[str, Any]) -> int:
-    """Plant what the sandbox must not reach, sockets in the jail's network and this process; then attack from there."""
+    """Plant what the sandbox must not reach, sockets in the jail's network and this process; then attack from there.
+
+    Afterwards look what came, and what was left where the sandbox has something of its own.
+    """
     plan = inner["plan"]
     around = plan["around"]
     with (
@@ -93,8 +96,10 @@ def _inner(inner: dict[str, Any]) -> int:
         around["namespaces"] = {name: os.readlink(f"/proc/self/ns/{name}") for name in around["namespaces"]}
         child = os.spawnv(os.P_WAIT, inner["command"][0], [*inner["command"], json.dumps(plan)])
         heard = [name for name, one in (("tcp", tcp), ("udp", udp), ("unix", abstract)) if _hears(one)]
+        left = [place for place in around["looked_after"] if any(plan["nonce"] in name for name in os.listdir(place))]
         own = Plan.read({name: value for name, value in plan.items() if name != "attacks"})
-        _print(own, "heard", Told(True, [f"a listener in the jail ({name})" for name in heard]), 0.0)
+        reached = [f"a listener in the jail ({name})" for name in heard]
+        _print(own, "heard", Told(True, reached + [f"a new file in {place}" for place in left]), 0.0)
     return child
 
 

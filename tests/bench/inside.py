@@ -17,6 +17,7 @@ import httpx
 import uvicorn
 
 from appliance import codex, codex_config, jail, keys, process, rehearsal, sample
+from appliance.core.events import parse
 from appliance.core.findings import Evidence, Result, Review
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File, review_prompt
@@ -217,7 +218,7 @@ def bare_codex(home: Path, repository: Path, prompt: str) -> Iterator[Callable[[
 
         def once() -> None:
             done = process.run(argv, timeout=60, env=env, input=prompt.encode())
-            answer = (codex_home / codex_config.LAST_MESSAGE).read_text()
+            answer = parse(done.stdout.splitlines()).last_message
             assert done.ok and json.loads(answer)["findings"], (done, answer)
 
         yield once

@@ -203,6 +203,12 @@ LEAKS: dict[str, Leak] = {
     "a /tmp of any size": Leak(
         ("jail/bounds", "jail/full-tmp"), patches=lambda: [mock.patch.object(jail, "TMPFS_BYTES", 1 << 30)], slow=True
     ),
+    "a CODEX_HOME of any size": Leak(
+        ("jail/bounds", "jail/full-tmp"),
+        patches=lambda: [mock.patch.object(jail, "CODEX_HOME_BYTES", 1 << 30)],
+        slow=True,
+    ),
+    "a config.toml that can be written": Leak(("jail/mounts", "jail/writing"), writable("/codex-home/config.toml")),
     "a /dev that can be filled": Leak(("jail/mounts",), left_out(lambda argv: argv.index("--remount-ro"))),
     "CODEX_HOME in the sandbox": Leak(
         ("sandbox/secrets",), patches=profile('":minimal" = "read"', '":minimal" = "read"\n"/codex-home" = "read"')

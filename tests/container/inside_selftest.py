@@ -6,18 +6,21 @@ Prints one JSON line for each trial, {"trial", "ok", "told"}, and exits 1 if one
 the state volume. Uses no network and no model.
 """
 
+import base64
+import io
 import json
 import os
 import socket
 import sqlite3
 import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from appliance import codex_config, jail, ladder, process, selftest
-from appliance.core.result import SCHEMA
+from appliance import jail, ladder, process, selftest
 
 
 class Container:
@@ -110,32 +113,26 @@ def a_relay_that_cannot_listen_is_told(container: Container) -> object:
 
 def the_databases_of_a_home_are_those_that_codex_makes(container: Container) -> object:
     """A Codex that would make others, or take them further, is one that the image was not built with."""
-    home = container.probe.home
-    codex_config.write_home(home, model="none", effort="low", objects=None, schema=SCHEMA)
-    given = _databases(home)
-    asked = [
-        jail.CODEX,
-        "exec",
-        "--ephemeral",
-        "--skip-git-repo-check",
-        "-c",
-        "model_providers.gate.request_max_retries=0",
-    ]
-    process.run(container.probe.jailed([*asked, "-"]), timeout=30, input=b"hello")
-    kept = _databases(home)
-    for database in home.glob("*.sqlite*"):
-        database.unlink()
-    process.run(container.probe.jailed([*asked, "-"]), timeout=30, input=b"hello")
-    made = _databases(home)
+    runs = f"echo hello | {jail.CODEX} exec --ephemeral --skip-git-repo-check -c {ONE_REQUEST} - >/dev/null 2>&1"
+    given, kept, made = (_databases(container, script) for script in ("", runs, f"rm /codex-home/*.sqlite; {runs}"))
     return (given == kept == made and "state" in str(given)) or (given, kept, made)
 
 
-def _databases(home: Path) -> dict[str, list[int]]:
-    """Codex's databases, each with the migrations that made it."""
+ONE_REQUEST = "model_providers.gate.request_max_retries=0"
+
+
+def _databases(container: Container, script: str) -> dict[str, list[int]]:
+    """Codex's databases in the jail after `script`, each with the migrations that made it."""
+    shown = ["/bin/sh", "-c", f"{script}\ntar -C /codex-home -c --exclude ./tmp . | base64"]
+    done = process.run(container.probe.jailed(jail.with_relay(shown)), timeout=30)
     told = {}
-    for path in sorted(home.glob("*.sqlite")):
-        with closing(sqlite3.connect(path)) as database:
-            told[path.name] = [row[0] for row in database.execute("SELECT version FROM _sqlx_migrations ORDER BY 1")]
+    packed = io.BytesIO(base64.b64decode(done.out))
+    with tempfile.TemporaryDirectory() as name, tarfile.open(fileobj=packed) as archive:
+        archive.extractall(name, filter="data")
+        for path in sorted(Path(name).glob("*.sqlite")):
+            with closing(sqlite3.connect(path)) as database:
+                asked = "SELECT version FROM _sqlx_migrations ORDER BY 1"
+                told[path.name] = [row[0] for row in database.execute(asked)]
     return told
 
 
@@ -165,6 +162,25 @@ def the_sandbox_does_not_see_codex_home(container: Container) -> object:
     return ("model_provider" not in done.out and "secret" not in done.out) or done.out
 
 
+def what_the_home_was_given_cannot_be_changed(container: Container) -> object:
+    script = """
+    echo x >>/codex-home/config.toml; rm /codex-home/config.toml; mv /codex-home/config.toml /codex-home/moved
+    echo mine >/codex-home/mine && cat /codex-home/mine; ls -A /codex-home
+    """
+    told = container.run(script).out.split()
+    left = sorted(path.name for path in container.probe.home.iterdir())
+    given = ["config.toml", "schema.json"]
+    return (told, left) == (["mine", "config.toml", "mine", "schema.json"], given) or (told, left)
+
+
+def the_ladder_finds_a_sandbox_that_writes_codex_home(container: Container) -> object:
+    minimal = '":minimal" = "read"'
+    config = (container.probe.home / "config.toml").read_text()
+    (container.probe.home / "config.toml").write_text(config.replace(minimal, f'{minimal}\n"/codex-home" = "write"'))
+    failed = ladder.codex_sandbox(container.probe)
+    return (failed is not None and "write to the checkout or to CODEX_HOME" in failed.symptom) or failed
+
+
 TRIALS: tuple[Callable[[Container], object], ...] = (
     the_self_test_holds,
     the_environment_is_ours,
@@ -181,6 +197,8 @@ TRIALS: tuple[Callable[[Container], object], ...] = (
     hooks_do_not_run,
     the_sandbox_has_no_socket_but_unix,
     the_sandbox_does_not_see_codex_home,
+    what_the_home_was_given_cannot_be_changed,
+    the_ladder_finds_a_sandbox_that_writes_codex_home,
 )
 
 
