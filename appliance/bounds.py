@@ -73,7 +73,7 @@ class Watch:
             while not self._done.wait(LOOK_SECONDS) and full < LOOKS_UNTIL_FULL:
                 looks += 1
                 home = _codex_home(pid) if home is None and looks <= LOOKS_UNTIL_UP else home
-                used = usage(pid) if self._may_be_too_much() else Usage()
+                used = self._used(pid)
                 no_room = _is_full(home)
                 full = full + 1 if no_room or used.tasks >= FULL * jail.PROCESSES else 0
                 if no_room:
@@ -93,6 +93,16 @@ class Watch:
             os.close(handle)
             if home is not None:
                 os.close(home)
+
+    def _used(self, pid: int) -> Usage:
+        """What the jail uses; nothing if it cannot be too much.
+
+        Pages that processes share since a fork are counted for each of them, but the container has them once.
+        """
+        if not self._may_be_too_much():
+            return Usage()
+        used, whole = usage(pid), facts.memory_now()
+        return used if whole is None else Usage(used.tasks, min(used.memory, whole))
 
     def _may_be_too_much(self) -> bool:
         """Whether the whole container has as much as this jail may have; where that is not told, it may."""

@@ -89,6 +89,15 @@ def test_one_that_uses_more_than_its_memory_is_ended(looked_at: None, monkeypatc
     assert watch.exceeded == "the review used more than its 32 MB of memory"
 
 
+def test_memory_that_its_processes_share_counts_once(looked_at: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 300 forks has all of its parent's pages, but the container has few: not its memory was too much."""
+    monkeypatch.setattr(facts, "memory_now", lambda: 31 << 20)
+    monkeypatch.setattr(bounds, "usage", lambda pid: bounds.Usage(2, 900 << 20))
+    watch = bounds.Watch(32 << 20)
+    assert sleeping(watch, "import time; time.sleep(0.5); print('ended')").out == "ended\n"
+    assert watch.exceeded == ""
+
+
 def test_one_that_keeps_within_them_is_left_alone(looked_at: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jail, "PROCESSES", 100)
     watch = bounds.Watch(1 << 30)
