@@ -24,7 +24,7 @@ from appliance.core.health import Health
 from appliance.core.holds import Held
 from appliance.core.outcomes import Outcome
 from appliance.core.upstream import Answer
-from appliance.doctor import confinement, loop, model, state
+from appliance.doctor import confinement, inside, loop, model, sandbox, state
 from appliance.doctor.guard import guarded
 from appliance.forge import ForgeError
 from appliance.wiring import Appliance
@@ -82,6 +82,35 @@ def test_a_fault_that_is_unsupported_stays_so() -> None:
 def test_every_cause_has_a_sentence_and_a_next_step_and_one_entry() -> None:
     assert len({cause.id for cause in CAUSES}) == len(CAUSES)
     assert all(cause.state != "ok" and cause.sentence and cause.remedy for cause in CAUSES)
+
+
+# --- without a run directory
+
+
+def test_without_a_run_directory_what_is_wrong_is_told_once_and_the_sandbox_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def bare(work: Path) -> Iterator[Line]:
+        tried.append(work)
+        yield fine("sandbox", "It works.")
+
+    (tmp_path / "file").write_text("")
+    without = settings.load({"APPLIANCE_STATE_DIR": str(tmp_path / "state")}, None)
+    object.__setattr__(without, "run_dir", tmp_path / "file" / "appliance")  # as the default, set by nobody
+    monkeypatch.setattr(inside, "load", lambda: without)
+    monkeypatch.setattr("os.getuid", lambda: 10001)
+    monkeypatch.setattr(sandbox, "bare", bare)
+    monkeypatch.setattr(confinement, "check", lambda: iter([fine("confinement", "Good.")]))
+    _, _, lost, well_there, left = inside.examine()
+    assert (lost.check, lost.id) == ("state", "no-run-dir")
+    assert (well_there.id, tried) == ("sandbox", [tmp_path / "state" / "work"])
+    assert (left.check, left.id, left.state, left.remedy) == ("appliance", "unexamined", "fault", lost.remedy)
+    assert left.sentence == (
+        "It could not be examined: the loop, the forge and the model are looked at only where the appliance can run."
+    )
+    assert "defect" not in left.sentence and str(tmp_path) not in left.sentence
 
 
 # --- the boundary

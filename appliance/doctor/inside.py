@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.faults import Fault
 from appliance.doctor import confinement, forge, loop, model, sandbox, state
 from appliance.doctor.guard import guarded
 from appliance.settings import Settings, SettingsError, load, unknown
-from appliance.wiring import appliance
+from appliance.wiring import appliance, no_run_dir
+
+WITHOUT_RUN = "the loop, the forge and the model are looked at only where the appliance can run."
 
 
 def examine(*, deep: bool = False) -> list[Line]:
@@ -25,6 +28,9 @@ def examine(*, deep: bool = False) -> list[Line]:
     lines += guarded("state", lambda: state.check(settings))
     if os.getuid() == 0:  # the state is closed to root, and the rest of what it would find is not true
         return lines + guarded("sandbox", sandbox.bare)
+    if fault := no_run_dir(settings):
+        bare = guarded("sandbox", lambda: sandbox.bare(settings.state_dir / "work"))
+        return [*lines, *bare, replace(found("appliance", "unexamined", why=WITHOUT_RUN), remedy=fault.remedy)]
     return lines + guarded("appliance", lambda: _parts(settings, deep=deep))
 
 

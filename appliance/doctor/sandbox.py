@@ -22,9 +22,8 @@ def attacked(parts: Appliance) -> Iterator[Line]:
     yield from _lines(report, ", and every attack was held")
 
 
-def bare() -> Iterator[Line]:
-    """Without settings and without a state volume."""
-    work = Path("/run/appliance/work")
+def bare(work: Path = Path("/run/appliance/work")) -> Iterator[Line]:
+    """Without settings and without a database: all that it takes is a folder to make `work` in."""
     try:
         with WorkDirs(work).new("doctor-") as scratch:
             report = selftest(scratch)

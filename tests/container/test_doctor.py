@@ -255,3 +255,15 @@ def test_one_security_option_left_out_is_the_one_that_is_named(stacks: Start, op
     done = on_host(stack.project, "--json")
     (told,) = [line for line in lines(done) if line["id"].startswith("container-") and line["check"] != "running"]
     assert (told["id"], told["state"], told["place"]) == (cause, "fault", "host")
+
+
+def test_without_a_run_directory_what_is_wrong_is_told_once_and_the_sandbox_is_looked_at(stacks: Start) -> None:
+    stack = stacks("tmpfs: !override ['/tmp:mode=1777,size=512m']", fakes=False)
+    stack.start()
+    done = stack.exec("appliance", "doctor", "--json")
+    assert [(one["check"], one["id"]) for one in lines(done) if one["state"] != "ok"] == [
+        ("state", "no-run-dir"),
+        ("appliance", "unexamined"),
+    ]
+    assert "sandbox" in [one["check"] for one in lines(done) if one["state"] == "ok"]
+    assert all("/run:mode=1777" in one["remedy"] for one in lines(done) if one["state"] != "ok")
