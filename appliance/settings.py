@@ -1,12 +1,13 @@
 """The one settings model: environment, `.env`, and a file for each value (`NAME_FILE`)."""
 
 import difflib
+import json
 import os
 import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
@@ -14,6 +15,9 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from appliance import redaction
 from appliance.core.pulls import Policy
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 GITHUB_API = "https://api.github.com"
 OPENAI_API = "https://api.openai.com/v1"
@@ -32,12 +36,22 @@ ASSOCIATIONS = (
 )
 OF_COMPOSE = frozenset({"APPLIANCE_APPARMOR", "APPLIANCE_BUILD_CA", "APPLIANCE_TEST_IMAGE"})
 SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+MAX_SHOWN = 80  # characters of a bad value
+MAX_PARTS = 3  # of a bad list
 MAX_FILE_BYTES = 64 * 1024  # of a file that holds a value
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
 class SettingsError(Exception):
-    """One or more settings are bad; the message has a line for each, with what is allowed."""
+    """One or more settings are bad; the message has a line for each: its name, what it is set to, what to type."""
+
+
+class Unfit(ValueError):
+    """Only these `parts` of a value cannot be used."""
+
+    def __init__(self, *parts: str) -> None:
+        super().__init__()
+        self.parts = parts
 
 
 def _list(value: object) -> object:
@@ -49,61 +63,58 @@ def _list(value: object) -> object:
 def _repositories(value: tuple[str, ...]) -> tuple[str, ...]:
     bad = [name for name in value if not _REPOSITORY.fullmatch(name)]
     if bad:
-        raise ValueError(f"{', '.join(bad)}: allowed is owner/name or owner/*, separated by commas")
+        raise Unfit(*bad)
     return value
 
 
 def _url(value: str) -> str:
-    allowed = "allowed is http:// or https:// with a host, without a user, a query or a fragment"
     if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value) or not value.isascii():
-        raise ValueError(allowed)
+        raise Unfit
     try:
         parts = urlsplit(value)
         usable = bool(parts.hostname) and parts.port != 0  # the port is read, and checked, only when it is asked for
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(allowed)
+        raise Unfit
     return value.rstrip("/")
 
 
 def _secret(value: SecretStr | None) -> SecretStr | None:
     said = value.get_secret_value() if value else ""
     if not all("!" <= char <= "~" for char in said):  # it goes into a header
-        raise ValueError("allowed are printable ASCII characters without spaces")
+        raise Unfit
     return value
 
 
 def _associations(value: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(name.upper() for name in value)
-    bad = [name for name in found if name not in ASSOCIATIONS]
-    if bad or not found:
-        said = f"{', '.join(bad)}: " if bad else ""
-        raise ValueError(f"{said}allowed are {', '.join(ASSOCIATIONS)}, separated by commas")
-    return found
+    bad = [name for name in value if name.upper() not in ASSOCIATIONS]
+    if bad or not value:
+        raise Unfit(*bad)
+    return tuple(name.upper() for name in value)
 
 
 def _context(value: str) -> str:
     if not value.strip() or len(value) > 255:
-        raise ValueError("allowed are 1 to 255 characters")
+        raise Unfit
     return value
 
 
 def _model(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", value):
-        raise ValueError("allowed is the name of a model, such as gpt-5.5")
+        raise Unfit
     return value
 
 
 def _date(value: str) -> str:
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
-        raise ValueError("allowed is the date of a version of GitHub's API, such as 2022-11-28")
+        raise Unfit
     return value
 
 
 def _absolute(value: Path | None) -> Path | None:
     if value is not None and not value.is_absolute():
-        raise ValueError(f"{value}: allowed is the whole path of a folder in the container, such as /repositories")
+        raise Unfit
     return value
 
 
@@ -122,10 +133,18 @@ def _stripped(value: object) -> object:
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)]
 Url = Annotated[str, AfterValidator(_url)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_stripped), AfterValidator(_secret)]
+Seconds = Annotated[float, Field(ge=1, le=86_400)]
+Tokens = Annotated[int, Field(ge=0, le=10**12)]
+
+SECONDS = "a number of seconds from 1 to 86400, without a unit, such as {}"
+WHOLE = "a whole number from {} to {}, such as {}"
+ADDRESS = "http:// or https:// with a host, without a user, a query or a fragment, such as {}"
+COMMAS = "several with commas between them"
 
 
-def _named(name: str) -> Any:
-    return AliasChoices(name)
+def _set(name: str, default: Any, typed: str) -> Any:
+    """A setting by the name of its variable; `typed` is what a person may type there, in words for them."""
+    return Field(default, validation_alias=AliasChoices(name), description=typed)
 
 
 class Settings(BaseSettings):
@@ -133,45 +152,47 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, case_sensitive=True, frozen=True)
 
-    github_token: Secret = Field(None, validation_alias=_named("GITHUB_TOKEN"))
-    github_url: Url = Field(GITHUB_API, validation_alias=_named("APPLIANCE_GITHUB_URL"))
-    repositories: Annotated[Names, AfterValidator(_repositories)] = Field(
-        (), validation_alias=_named("APPLIANCE_REPOSITORIES")
+    github_token: Secret = _set("GITHUB_TOKEN", None, "the token alone, printable ASCII characters without spaces")
+    github_url: Url = _set("APPLIANCE_GITHUB_URL", GITHUB_API, ADDRESS.format(GITHUB_API))
+    repositories: Annotated[Names, AfterValidator(_repositories)] = _set(
+        "APPLIANCE_REPOSITORIES", (), f"owner/name or owner/*, {COMMAS}"
     )
-    local_repositories: Annotated[Path | None, BeforeValidator(_blank_is_none), AfterValidator(_absolute)] = Field(
-        None, validation_alias=_named("APPLIANCE_LOCAL_REPOSITORIES")
+    local_repositories: Annotated[Path | None, BeforeValidator(_blank_is_none), AfterValidator(_absolute)] = _set(
+        "APPLIANCE_LOCAL_REPOSITORIES", None, "the whole path of a folder in the container, such as /repositories"
     )
-    openai_api_key: Secret = Field(None, validation_alias=_named("OPENAI_API_KEY"))
-    model_url: Url = Field(OPENAI_API, validation_alias=_named("APPLIANCE_MODEL_URL"))
-    model: Annotated[str, AfterValidator(_model)] = Field(DEFAULT_MODEL, validation_alias=_named("APPLIANCE_MODEL"))
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] = Field(
-        "high", validation_alias=_named("APPLIANCE_REASONING_EFFORT")
+    openai_api_key: Secret = _set("OPENAI_API_KEY", None, "the key alone, printable ASCII characters without spaces")
+    model_url: Url = _set("APPLIANCE_MODEL_URL", OPENAI_API, ADDRESS.format(OPENAI_API))
+    model: Annotated[str, AfterValidator(_model)] = _set(
+        "APPLIANCE_MODEL", DEFAULT_MODEL, f"the name of a model, such as {DEFAULT_MODEL}"
     )
-    interval: float = Field(300, ge=1, le=86_400, validation_alias=_named("APPLIANCE_INTERVAL"))
-    review_timeout: float = Field(1800, ge=1, le=86_400, validation_alias=_named("APPLIANCE_REVIEW_TIMEOUT"))
-    tokens_per_review: int = Field(10_000_000, ge=0, le=10**12, validation_alias=_named("APPLIANCE_TOKENS_PER_REVIEW"))
-    tokens_per_day: int = Field(0, ge=0, le=10**12, validation_alias=_named("APPLIANCE_TOKENS_PER_DAY"))
-    max_attempts: int = Field(3, ge=1, le=100, validation_alias=_named("APPLIANCE_MAX_ATTEMPTS"))
-    reviews_at_once: int = Field(2, ge=1, le=32, validation_alias=_named("APPLIANCE_REVIEWS_AT_ONCE"))
-    block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = Field(
-        "P1", validation_alias=_named("APPLIANCE_BLOCK_PRIORITY")
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] = _set(
+        "APPLIANCE_REASONING_EFFORT", "high", "none, minimal, low, medium, high or xhigh"
     )
-    status_context: Annotated[str, AfterValidator(_context)] = Field(
-        "codex-review", validation_alias=_named("APPLIANCE_STATUS_CONTEXT")
+    interval: Seconds = _set("APPLIANCE_INTERVAL", 300, SECONDS.format(300))
+    review_timeout: Seconds = _set("APPLIANCE_REVIEW_TIMEOUT", 1800, SECONDS.format(1800))
+    tokens_per_review: Tokens = _set("APPLIANCE_TOKENS_PER_REVIEW", 10_000_000, WHOLE.format(0, 10**12, 10_000_000))
+    tokens_per_day: Tokens = _set("APPLIANCE_TOKENS_PER_DAY", 0, WHOLE.format(0, 10**12, 100_000_000))
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = _set("APPLIANCE_MAX_ATTEMPTS", 3, WHOLE.format(1, 100, 3))
+    reviews_at_once: Annotated[int, Field(ge=1, le=32)] = _set("APPLIANCE_REVIEWS_AT_ONCE", 2, WHOLE.format(1, 32, 2))
+    block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = _set(
+        "APPLIANCE_BLOCK_PRIORITY", "P1", "P0, P1, P2 or P3"
     )
-    author_associations: Annotated[Names, AfterValidator(_associations)] = Field(
-        ("OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"), validation_alias=_named("APPLIANCE_AUTHOR_ASSOCIATIONS")
+    status_context: Annotated[str, AfterValidator(_context)] = _set(
+        "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters, such as codex-review"
     )
-    skip_labels: Names = Field((), validation_alias=_named("APPLIANCE_SKIP_LABELS"))
-    require_label: Annotated[str | None, BeforeValidator(_stripped)] = Field(
-        None, validation_alias=_named("APPLIANCE_REQUIRE_LABEL")
+    author_associations: Annotated[Names, AfterValidator(_associations)] = _set(
+        "APPLIANCE_AUTHOR_ASSOCIATIONS",
+        ("OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"),
+        f"one of {', '.join(ASSOCIATIONS)}, {COMMAS}",
     )
-    github_api_version: Annotated[str, AfterValidator(_date)] = Field(
-        "2022-11-28", validation_alias=_named("APPLIANCE_GITHUB_API_VERSION")
+    skip_labels: Names = _set("APPLIANCE_SKIP_LABELS", (), f"a label, {COMMAS}")
+    require_label: Annotated[str | None, BeforeValidator(_stripped)] = _set("APPLIANCE_REQUIRE_LABEL", None, "a label")
+    github_api_version: Annotated[str, AfterValidator(_date)] = _set(
+        "APPLIANCE_GITHUB_API_VERSION", "2022-11-28", "the date of a version of GitHub's API, such as 2022-11-28"
     )
-    log_format: Literal["text", "json"] = Field("text", validation_alias=_named("APPLIANCE_LOG_FORMAT"))
-    state_dir: Path = Field(Path("/var/lib/appliance"), validation_alias=_named("APPLIANCE_STATE_DIR"))
-    run_dir: Path = Field(Path("/run/appliance"), validation_alias=_named("APPLIANCE_RUN_DIR"))
+    log_format: Literal["text", "json"] = _set("APPLIANCE_LOG_FORMAT", "text", "text or json")
+    state_dir: Path = _set("APPLIANCE_STATE_DIR", Path("/var/lib/appliance"), "the whole path of a folder")
+    run_dir: Path = _set("APPLIANCE_RUN_DIR", Path("/run/appliance"), "the whole path of a folder")
 
     @classmethod
     def settings_customise_sources(
@@ -242,7 +263,7 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
     try:
         settings = Settings(**values)  # type: ignore[arg-type]
     except ValidationError as error:
-        problems += [f"{e['loc'][0]}: {_allowed(str(e['msg']))}" for e in error.errors(include_input=False)]
+        problems += [_problem(e, values, merged) for e in error.errors()]
     authorities = merged.get("SSL_CERT_FILE")
     if authorities and not os.access(authorities, os.R_OK):
         problems.append(f"SSL_CERT_FILE: {authorities} cannot be read")
@@ -296,8 +317,27 @@ def unknown(environment: Mapping[str, str] | None = None) -> list[str]:
     return lines
 
 
-def _allowed(message: str) -> str:
-    return message.removeprefix("Value error, ").replace("Input should be", "allowed is")
+def _problem(error: "ErrorDetails", values: Mapping[str, str], merged: Mapping[str, str]) -> str:
+    """One bad value: its name, where it stands if that is a file, what cannot be used of it, and what to type."""
+    name = str(error["loc"][0])
+    unfit = error.get("ctx", {}).get("error")
+    parts = unfit.parts if isinstance(unfit, Unfit) else ()
+    said = "what it is set to"  # all that is told of a secret
+    if name not in SECRETS:
+        shown = parts[:MAX_PARTS] or (values[name],)
+        more = len(parts) - len(shown)
+        said = ", ".join(map(_quoted, shown)) + (f" and {more} more" if more > 0 else "")
+    path = merged.get(f"{name}_FILE")
+    where = f"{name}_FILE: {path}: " if path else f"{name}: "
+    typed = next(info.description for field, info in Settings.model_fields.items() if names()[field] == name)
+    return f"{where}{said} cannot be used; type {typed}"
+
+
+def _quoted(value: str) -> str:
+    """A value as it may be shown: on one line, not too long, without what an address may hold of a secret."""
+    harmless = re.sub(r"([?#]).*", r"\1…", re.sub(r".*@", "…@", value, flags=re.DOTALL), flags=re.DOTALL)
+    cut = harmless if len(harmless) <= MAX_SHOWN else f"{harmless[:MAX_SHOWN]}…"
+    return redaction.say(json.dumps(cut, ensure_ascii=False))
 
 
 def effective(settings: Settings) -> dict[str, str]:

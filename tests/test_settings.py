@@ -202,10 +202,61 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
-def test_a_bad_value_is_refused_by_its_name_with_what_is_allowed(name: str, value: str) -> None:
+def test_a_bad_value_is_refused_by_its_name_with_what_it_is_and_what_to_type(name: str, value: str) -> None:
     [problem] = refused({name: value})
-    assert problem.startswith(f"{name}: ")
-    assert re.search(r"allowed|valid|should", problem), problem
+    field = next(field for field, known in names().items() if known == name)
+    assert problem.endswith(f" cannot be used; type {Settings.model_fields[field].description}")
+    assert problem.startswith(f"{name}: what it is set to " if name in SECRETS else f'{name}: "')
+    assert name not in SECRETS or value not in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("GITHUB_TOKEN", "a b", "what it is set to cannot be used; type the token alone, printable ASCII characters "
+         "without spaces"),
+        ("APPLIANCE_INTERVAL", "5m",
+         '"5m" cannot be used; type a number of seconds from 1 to 86400, without a unit, such as 300'),
+        ("APPLIANCE_INTERVAL", "0",
+         '"0" cannot be used; type a number of seconds from 1 to 86400, without a unit, such as 300'),
+        ("APPLIANCE_MAX_ATTEMPTS", "2.5", '"2.5" cannot be used; type a whole number from 1 to 100, such as 3'),
+        ("APPLIANCE_TOKENS_PER_REVIEW", "10M",
+         '"10M" cannot be used; type a whole number from 0 to 1000000000000, such as 10000000'),
+        ("APPLIANCE_LOG_FORMAT", "xml", '"xml" cannot be used; type text or json'),
+        ("APPLIANCE_REPOSITORIES", "octo/app, octo, a b", '"octo", "a b" cannot be used; type owner/name or owner/*, '
+         "several with commas between them"),
+        ("APPLIANCE_REPOSITORIES", "a,b,c,d,e", '"a", "b", "c" and 2 more cannot be used; type owner/name or owner/*, '
+         "several with commas between them"),
+        ("APPLIANCE_GITHUB_URL", "ghe.example", '"ghe.example" cannot be used; type http:// or https:// with a host, '
+         "without a user, a query or a fragment, such as https://api.github.com"),
+        ("APPLIANCE_MODEL", "a\nb", '"a\\nb" cannot be used; type the name of a model, such as gpt-5.5'),
+        ("APPLIANCE_LOCAL_REPOSITORIES", "work/x", '"work/x" cannot be used; type the whole path of a folder in the '
+         "container, such as /repositories"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_bad_value_has_its_sentence(name: str, value: str, said: str) -> None:
+    assert refused({name: value}) == [f"{name}: {said}"]
+
+
+def test_the_limits_in_the_words_are_the_limits_in_force() -> None:
+    for field, info in Settings.model_fields.items():
+        found = re.search(r"number.* from (\d+) to (\d+)", info.description or "")
+        assert info.description, field
+        if found:
+            least, most = found.groups()
+            assert getattr(settings(**{names()[field]: least}), field) == int(least)
+            assert getattr(settings(**{names()[field]: most}), field) == int(most)
+            refused({names()[field]: str(int(least) - 1)})
+            refused({names()[field]: str(int(most) + 1)})
+
+
+def test_a_bad_value_of_a_file_is_told_with_its_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "value", "5m\n")
+    [problem] = refused({"APPLIANCE_INTERVAL_FILE": path})
+    assert problem.startswith(f'APPLIANCE_INTERVAL_FILE: {path}: "5m" cannot be used; type a number of seconds')
+    [problem] = refused({"GITHUB_TOKEN_FILE": write(tmp_path / "token", "ghp_ secret")})
+    assert problem.startswith(f"GITHUB_TOKEN_FILE: {tmp_path / 'token'}: what it is set to cannot be used; type the")
+    assert "secret" not in problem
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -214,10 +265,14 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_refusal_never_shows_a_secret() -> None:
+    token = f"ghp_{'secret'}{'x1' * 15}"
     told = refused(
         {"GITHUB_TOKEN": "ghp_ secret", "OPENAI_API_KEY": "sk-secret x", "APPLIANCE_MODEL_URL": "https://u:secret@h"}
+        | {"APPLIANCE_GITHUB_URL": "https://h/?token=secret", "APPLIANCE_REPOSITORIES": f"octo/app,{token}"}
     )
-    assert "secret" not in "\n".join(told)
+    whole = "\n".join(told)
+    assert "secret" not in whole
+    assert '"…@h"' in whole and '"https://h/?…"' in whole and '"ghp_[redacted]"' in whole
 
 
 def test_empty_is_as_good_as_absent() -> None:
@@ -331,10 +386,10 @@ def test_a_mistyped_name_does_not_pass_without_a_word(name: str, line: str | Non
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"APPLIANCE_GITHUB_API_VERSION": "x2022-11-28y"}, "APPLIANCE_GITHUB_API_VERSION: allowed is the date"),
+        ({"APPLIANCE_GITHUB_API_VERSION": "x2022-11-28y"}, "cannot be used; type the date of a version"),
         (
             {"APPLIANCE_LOCAL_REPOSITORIES": "relative/x"},
-            "APPLIANCE_LOCAL_REPOSITORIES: relative/x: allowed is the whole",
+            'APPLIANCE_LOCAL_REPOSITORIES: "relative/x" cannot be used; type the whole',
         ),
         ({"SSL_CERT_FILE": "/nope.pem"}, "SSL_CERT_FILE: /nope.pem cannot be read"),
     ],
