@@ -26,6 +26,11 @@ AROUND = {
     "Codex's screen": f"\u2718 Failed to apply patch\n  \u2514 {PROC}",
     "Node": f"Error: Command failed: bwrap --ro-bind / / true\n{PROC}\n    at spawn (node:internal/errors:984:15)",
     "Python": f"subprocess.CalledProcessError: Command '['x']' returned non-zero exit status 1.\n{PROC}",
+    "who waited for it": f"agent closed the stream (EOF); stderr: {PROC}",
+    "a probe's word": f"codex sandbox linux probe failed: {PROC}",
+    "a helper's word": f"cannot start a thread: fs sandbox helper failed: {PROC}",
+    "a program's name": f"Codex CLI error: {PROC}",
+    "the middle of a record": json.dumps({"level": "warn", "msg": PROC, "id": "00", "ts": "2026-11-30T10:11:12Z"}),
     "a heading": f"STDERR:\n{PROC}\n\nExit code: 1",
     "flatpak in German": f"{PROC}\nFehler: ldconfig ist fehlgeschlagen, Exit-Status 256",
     "another language": PROC.replace("Operation not permitted", "Die Operation ist nicht erlaubt"),
@@ -43,6 +48,7 @@ ENDED_WELL = {
     "a status after it": f"{UID_MAP}\nexit status 0",
     "on its line": f"exited with code 0: {UID_MAP}",
     "a record": json.dumps({"exit_code": 0, "stderr": f"{UID_MAP}\n"}),
+    "the middle of a record": json.dumps({"msg": UID_MAP, "exit_code": 0, "ts": "2026"}),
     "a record that ends so": json.dumps({"stdout": f"{UID_MAP}\n", "exit_code": 0, "status": "completed"}),
 }
 
@@ -57,6 +63,7 @@ def test_the_output_of_what_ended_well_is_no_fault(text: str) -> None:
     "text",
     [
         f"ok 3 - {UID_MAP}", f"  \u2713 {UID_MAP} (3 ms)", f"<system-err>{UID_MAP}</system-err>", f"1,{UID_MAP},1",
+        f"Every command failed: {UID_MAP}", f"`git diff` failed: {UID_MAP}",
         f"{DEBIAN} PASSED", f"{DEBIAN} is what it says", f"{DEBIAN[:-1]}</code>", f"E   AssertionError: {UID_MAP}",
         f"ffb6bf7a (A 2026-11-30 10:00:00 +0000 12) {UID_MAP}", "bwrap: setting up uid map: say which file",
         f"2026-11-30 10:00:00 INFO test_bwrap: parsed {UID_MAP}", "bwrap: Can't mount proc is a matter of masks.",
@@ -188,6 +195,29 @@ def test_a_fact_that_contradicts_the_text_leaves_no_name(
     assert name_of(f"bwrap: {text}", facts) == cause
     assert classify("user", f"bwrap: {text}", 1, facts).facts["told_by"] == "facts"
     assert name_of(f"bwrap: {text}", other) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause"),
+    [
+        ({}, "unknown"),  # AppArmor's text, too
+        ({"uid": 10001}, "unknown"),
+        ({"uid": 0}, "root-without-setfcap"),
+        ({"uid": 0, "cap_bnd": "0000000000200000"}, "root-without-setfcap"),
+        ({"uid": 0, "cap_bnd": "00000000a80425fb"}, "unknown"),
+    ],
+)
+def test_only_root_lacks_setfcap(facts: dict[str, object], cause: str) -> None:
+    told = classify("user", "bwrap: setting up uid map: Operation not permitted", 1, facts)
+    assert told.cause == cause
+    assert facts or "apparmor-bwrap-restrict" in told.also
+
+
+@pytest.mark.parametrize("limit", ["max_user_namespaces", "max_net_namespaces", "max_pid_namespaces"])
+def test_any_limit_of_namespaces_confirms_that_one_is_reached(limit: str) -> None:
+    told = classify("net", "bwrap: Creating new namespace failed: No space left on device", 1, {limit: "0"})
+    assert (told.cause, told.facts["told_by"]) == ("userns-limit", "facts")
+    assert "max_*_namespaces" in told.remedy
 
 
 def test_other_languages_are_read_at_the_end_of_a_line_alone() -> None:

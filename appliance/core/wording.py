@@ -100,7 +100,9 @@ _HANDED_ON = re.compile(
     | \#\#\[error\]\s*                                                             # GitHub Actions
     | .*\bexit[\ _]code\b.*\sstderr:\s+(?=(<\d>)?bwrap:\ )                            # Codex's own errors
     | .*\b(output|stderr):\ \w+\ \{{\ text:\ "(?=(<\d>)?bwrap:\ )
-    | ((?i:sandbox|exec|spawn|launch|bubblewrap)\ )?
+    | [\w():./\ -]{{1,200}};\ stderr:\s+(?=(<\d>)?bwrap:\ )                          # who waited for it and lost it
+    | ([\w\ ]{{1,60}}:\ )?((?i:fs|codex|host)\ )?(?i:sandbox)(\ [\w-]+){{0,3}}\ failed:\s+(?=(<\d>)?bwrap:\ )
+    | ((?i:(host\ )?sandbox|codex(\ cli)?|exec|spawn|launch|bubblewrap)\ )?
       \[?(?i:error|err|fatal|panic|warn|warning|stderr|stdout|info|debug)\]?(:\s+|\s+(?=(<\d>)?bwrap:\ ))
     | (codex|codex-exec|codex-linux-sandbox|flatpak|srt|sandbox):\s+
     | (.*\s)?\(?[Ee]xit(ed)?(\ with)?(\ exit)?(\ code|\ status)?:?\s*\d+\)?[:,]?\s+"?(?=(<\d>)?bwrap:\ )
@@ -110,7 +112,7 @@ _HANDED_ON = re.compile(
     """,
     re.VERBOSE,
 )
-_AFTER = re.compile(r'("|",?|"\s*\}+|\\n")\s*$')
+_AFTER = re.compile(r'("|",?|"\s*\}+|\\n"|"\s*,\s*"[\w.-]+"\s*:.*)\s*$')
 # Of what ended well, such a line is output: of a program that shows a file.
 _ENDED_WELL = re.compile(r'(?i)\bexit(ed)?( with)?[ _]?(code|status)?"?:?\s*0\b')
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -133,9 +135,10 @@ def _printable(line: str) -> str:
 def _clean(line: str) -> str:
     line = in_english(_off(_STAMP, _printable(line)))
     bare = _off(_HANDED_ON, line) if len(line) <= MAX_LINE else line
-    if not FIRST_WORDS.match(bare) or _ENDED_WELL.search(line, 0, len(line) - len(bare)):
+    if not FIRST_WORDS.match(bare):
         return line
-    return _AFTER.sub("", bare) if bare.count('"') % 2 else bare
+    message = _AFTER.sub("", bare) if bare.count('"') % 2 else bare
+    return line if _ENDED_WELL.search(line.replace(message, "", 1)) else message
 
 
 def _off(before: re.Pattern[str], line: str) -> str:

@@ -5,6 +5,7 @@ from appliance.core.catalogue.entry import RECREATE, Condition, Entry
 _USERNS_LIMIT = (
     "on the host: `sudo sysctl -w user.max_user_namespaces=15000`, and the same line in a file in /etc/sysctl.d"
 )
+_SYSCTLS = "max_user_namespaces|max_net_namespaces|max_pid_namespaces|max_mnt_namespaces"
 _ANY = (r"",)
 _NOT_STALE = r"(?!(bwrap: )?loopback: Failed RTM_)"  # the error behind that one means nothing
 _NESTED = "where it runs in a sandbox already, run it outside (32 namespaces deep is the kernel's limit)"
@@ -48,13 +49,13 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "userns-limit",
         "The kernel's limit of user namespaces is reached (their number, or 32 in one another).",
-        f"{_USERNS_LIMIT}; {_NESTED}.",
+        f"{_USERNS_LIMIT}, or another of /proc/sys/user/max_*_namespaces that is as small; {_NESTED}.",
         texts=(
             r"Creat(e|ing) new namespace failed: nesting depth or /proc/sys/user/max_\*_namespaces exceeded",
             r"Creat(e|ing) new namespace failed: (?i:No space left on device)",
             r"unshare user ns: No space left on device",
         ),
-        confirm=(Condition("call_unshare|max_user_namespaces", r"ENOSPC|0"),),
+        confirm=(Condition(f"call_unshare|{_SYSCTLS}", r"ENOSPC|0"),),
     ),
     Entry(
         "mount-max",
