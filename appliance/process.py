@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 POLL_SECONDS = 0.1
+SIGNAL_SECONDS = 0.5  # a signal that comes between the interpreter's last look and its sleep does not end the sleep
 GRACE_SECONDS = 2.0
 MAX_OUTPUT = 64 * 1024 * 1024
 MAX_LINE = 16 * 1024 * 1024
@@ -142,7 +143,7 @@ def run(
         with watch(process.pid) if watch else contextlib.nullcontext():
             while True:
                 left = max(0.0, deadline - time.monotonic())
-                if _ended_within(process, min(POLL_SECONDS, left) if polled else left):
+                if _ended_within(process, min(POLL_SECONDS if polled else SIGNAL_SECONDS, left)):
                     break
                 stopped = stop is not None and stop.is_set()
                 timed_out = not stopped and time.monotonic() >= deadline

@@ -1,6 +1,7 @@
 """The one door for programs: whatever a program does, it ends in time, takes its children along, and is told of."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -151,6 +152,26 @@ def test_stop_ends_it_at_once_and_says_so(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(Stopped):
         sh(f"sleep 63 & echo $! > {note}; wait", stop=stop)
+    assert time.monotonic() - started < QUICK
+    assert gone(pid_in(note))
+
+
+def test_a_signal_that_does_not_wake_the_wait_interrupts_it_all_the_same(tmp_path: Path) -> None:
+    """As one does that comes just before the wait begins: here it is delivered to another thread."""
+    note = tmp_path / "pid"
+
+    def end() -> None:
+        pid_in(note)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    threading.Thread(target=end, daemon=True).start()
+    started = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sh(f"echo $$ > {note}; exec sleep 66")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     assert time.monotonic() - started < QUICK
     assert gone(pid_in(note))
 
