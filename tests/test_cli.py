@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from days import enough_of_today
 from fake_github import FakeGitHub
 from gitrepo import Repo
 from issuer import Issuer, jwt
@@ -443,6 +444,7 @@ def test_a_review_above_its_own_budget_names_the_setting(cli: Cli, script: Scrip
 def test_a_review_on_a_day_whose_tokens_are_used_up_is_none(
     cli: Cli, script: Script, fake_github: FakeGitHub, tmp_path: Path
 ) -> None:
+    enough_of_today(60)
     store = open_store(tmp_path / "state" / "appliance.db") if cli("status") else None
     assert store is not None
     store.take(1500, 0)

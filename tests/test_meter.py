@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from days import NOON
 
 from appliance.core import budget
 from appliance.core.budget import Spent
@@ -14,7 +15,6 @@ from appliance.core.verdict import Gate
 from appliance.meter import Budgets, Meter, Ticket
 from appliance.store import Store, open_store
 
-NOON = 1_796_040_000.0  # 2026-11-30 12:00 UTC
 MIDNIGHT = 1_796_083_200.0
 
 
