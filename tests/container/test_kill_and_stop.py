@@ -1,6 +1,5 @@
 """Container tests 6 and 7: killed or stopped at the worst moment, it counts nothing, asks nothing twice, posts once."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from .stack import REPOSITORY, Stack, eventually
 
 COMMENTS = rf"/repos/{REPOSITORY}/issues/\d+/comments"
 RUNNING = ("pending", "Codex review running (attempt 1 of 3)")
+UNDER_WAY = 8.0  # seconds, in which it is killed; after the restart it waits for a comment until ten after it was sent
 
 
 def killed(stack: Stack) -> None:
@@ -38,8 +38,8 @@ def test_killed_during_a_review_it_reviews_after_the_restart(stack: Stack) -> No
 @pytest.mark.parametrize(
     "failure",
     [
-        pytest.param({"delay": 4.0, "status": 502}, id="sent, and lost"),
-        pytest.param({"delay": 4.0, "status": 502, "store": True}, id="sent, and landing after the restart"),
+        pytest.param({"delay": UNDER_WAY, "status": 502}, id="sent, and lost"),
+        pytest.param({"delay": UNDER_WAY, "status": 502, "store": True}, id="sent, and landing after the restart"),
         pytest.param({"status": 502, "store": True}, id="stored, then 502"),
     ],
 )
@@ -66,13 +66,11 @@ def test_killed_between_the_stored_result_and_its_posting(stack: Stack, failure:
 
 
 def stopped(stack: Stack) -> None:
-    """`docker stop`: within Docker's patience, with 0, and nothing left."""
+    """`docker stop`: within Docker's patience of ten seconds, after which the code is 137, and nothing left."""
     pids = [pid for pid, _ in stack.processes()]
     assert pids
     ours = all(Path(f"/proc/{pid}").exists() for pid in pids)  # the engine's machine is this one
-    begun = time.monotonic()
     stack.container.stop()
-    assert time.monotonic() - begun < 10.0
     state = stack.state
     assert (state["Status"], state["ExitCode"], state["OOMKilled"], state["Pid"]) == ("exited", 0, False, 0)
     assert "stopping" in stack.log and "Traceback" not in stack.log and ".defect" not in stack.log
@@ -125,7 +123,5 @@ def test_stopped_with_settings_that_are_wrong(stacks: Start) -> None:
     stack.start()
     line = stack.wait_health("unhealthy", "unhealthy: settings: ")
     assert "APPLIANCE_INTERVAL" in line and "APPLIANCE_MAX_ATTEMPTS" in line
-    begun = time.monotonic()
     stack.container.stop()
-    assert time.monotonic() - begun < 10.0
     assert stack.state["ExitCode"] == 0
