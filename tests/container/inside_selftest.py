@@ -75,8 +75,11 @@ def no_capability_and_no_new_privileges(container: Container) -> object:
 
 def it_dies_with_us(container: Container) -> object:
     done = process.run(container.probe.jailed(["/bin/sleep", "4242"]), timeout=0.5)
-    time.sleep(0.3)
-    left = [pid.name for pid in Path("/proc").glob("[0-9]*") if b"4242" in _cmdline(pid)]
+    until = time.monotonic() + 20
+    while left := [pid.name for pid in Path("/proc").glob("[0-9]*") if b"4242" in _cmdline(pid)]:
+        if time.monotonic() > until:
+            break
+        time.sleep(0.02)
     return (done.timed_out and not left) or left
 
 
