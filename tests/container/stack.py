@@ -223,6 +223,11 @@ class Stack:
         text: str = self.container.logs().decode()
         return text
 
+    def dated_log(self) -> list[tuple[str, str]]:
+        """Each line with the second at which the engine took it, as `appliance status --json` writes it."""
+        lines = self.container.logs(timestamps=True).decode().splitlines()
+        return [(f"{when[:19]}Z", line) for when, _, line in (line.partition(" ") for line in lines)]
+
     @property
     def health(self) -> tuple[str, str]:
         """Docker's word, and the line of the newest probe."""
@@ -327,7 +332,7 @@ class Stack:
         try:
             yield
         finally:
-            self.nsenter(pid, "umount", "/proc/bus")
+            self.nsenter(pid, "umount", "--lazy", "/proc/bus")  # whoever looks into it just now
 
     def processes(self) -> list[tuple[int, str]]:
         """Pid (as the engine's machine counts them) and command line of each process in the container."""

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from days import enough_of_today
+
 from .conftest import Start
 from .stack import HARMLESS, KEY, REPOSITORY, Stack, eventually
 
@@ -63,10 +65,10 @@ def test_usage_limit_waits_until_its_reset(stack: Stack) -> None:
 
 def test_500_is_the_models_fault_and_shows_after_three_cycles(stack: Stack) -> None:
     pull = begin(stack, status=500, body=error("server_error", "The server had an error"))
-    stack.wait_log("cycle.failed")
-    assert stack.health[0] != "unhealthy", "one cycle is not yet a fault that a person must see"
     stack.wait_health("unhealthy", "unhealthy: model-unreachable: ", seconds=120)
-    assert stack.log.count("cycle.failed") >= 3
+    since = stack.status()["health"]["since"]  # a cycle shows its fault, and then logs that it failed
+    earlier = [when for when, line in stack.dated_log() if "cycle.failed" in line and when < since]
+    assert len(earlier) == 2, "one cycle, or two, are not yet a fault that a person must see"
     stack.wait_gate(pull["head_sha"], *WAITING)
     uncounted(stack, pull["head_sha"])
 
@@ -101,7 +103,7 @@ def test_a_review_without_a_look_is_none(stacks: Start) -> None:
 
 
 def test_a_model_that_does_not_answer_is_no_fault_of_the_pull_request(stacks: Start) -> None:
-    stack = stacks(APPLIANCE_REVIEW_TIMEOUT=4)
+    stack = stacks(APPLIANCE_REVIEW_TIMEOUT=10)  # in which it must be asked, on a busy machine too
     pull = begin(stack, hold=True)
     stack.wait_log("outcome=model-unreachable")
     stack.wait_gate(pull["head_sha"], *WAITING)
@@ -146,6 +148,7 @@ def tokens(stack: Stack) -> dict[str, Any]:
 
 
 def test_a_review_that_uses_up_its_tokens_counts_and_is_given_up_with_that_reason(stacks: Start) -> None:
+    enough_of_today(150)
     stack = stacks(APPLIANCE_TOKENS_PER_REVIEW=200_000, APPLIANCE_MAX_ATTEMPTS=2)
     pull = begin(stack, usage=150_000)
     said = "review failed 2 times: token budget of the review (200,000 tokens) is used up"
@@ -163,6 +166,7 @@ def test_a_review_that_uses_up_its_tokens_counts_and_is_given_up_with_that_reaso
 def test_a_used_up_day_holds_all_reviews_in_good_health_until_it_is_over_or_the_limit_is_raised(
     stacks: Start,
 ) -> None:
+    enough_of_today(150)
     stack = stacks(APPLIANCE_TOKENS_PER_DAY=200_000)
     pull = begin(stack, usage=150_000)
     stack.wait_gate(pull["head_sha"], "pending", "token budget of the day is used up, next try 00:00 UTC")
