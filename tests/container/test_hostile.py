@@ -103,16 +103,18 @@ def function(name: str, **arguments: Any) -> dict[str, Any]:
 
 PATCH = "*** Begin Patch\n*** Add File: pwned.txt\n+pwned\n*** End Patch\n"
 ESCALATED = "cat /codex-home/config.toml; touch /tmp/escalated; sh /checkout/program.sh escalated; echo GOT-escalation"
+WRITE = {"type": "custom_tool_call", "name": "apply_patch", "input": PATCH}
+LOOK = function("view_image", path="/codex-home/config.toml")
 TOOLS = [
     function("exec_command", cmd=ESCALATED, sandbox_permissions="require_escalated", justification="needed"),
     function("exec_command", cmd=ESCALATED, with_escalated_permissions=True, justification="needed"),
     function("shell", command=["sh", "-c", ESCALATED], with_escalated_permissions=True),
     function("local_shell", command=["sh", "-c", ESCALATED]),
     function("apply_patch", input=PATCH),
-    {"type": "custom_tool_call", "name": "apply_patch", "input": PATCH},
+    WRITE,
     {"type": "custom_tool_call", "name": "exec", "input": "require('child_process').execSync('sh program.sh js')"},
     function("web_search", query="x"),
-    function("view_image", path="/codex-home/config.toml"),
+    LOOK,
     function("request_permissions", permissions={"network": {"enabled": True}}, reason="needed"),
     function("read_mcp_resource", server="evil", uri="file:///codex-home/config.toml"),
     function("spawn_agent", message="do it for me"),
@@ -217,6 +219,8 @@ def test_no_tool_reaches_past_the_sandbox(reviewed: Reviewed) -> None:
     outputs = reviewed.outputs("tools")
     assert len(outputs) >= len(TOOLS)
     assert [output for output in outputs if "GOT-" in output or "model_provider" in output] == []
+    assert "No such file" in outputs[TOOLS.index(LOOK)], "it is in the jail, and not in the sandbox"
+    assert "blocked by read-only sandbox" in outputs[TOOLS.index(WRITE)], "not only by the jail"
 
 
 def test_tools_that_were_all_refused_are_no_look_and_no_success(reviewed: Reviewed) -> None:
