@@ -23,10 +23,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from appliance import redaction
 from appliance.core.answers import SseWatch, refusal, retry_seconds
 from appliance.core.asked import objection
 from appliance.core.budget import day_fault, next_day
-from appliance.core.masking import Mask, MaskedStream
+from appliance.core.masking import CODING, MaskedStream
 from appliance.core.upstream import Answer
 from appliance.login import LoginRefused, LoginUnreachable
 from appliance.meter import Meter, Reason, Ticket
@@ -90,7 +91,7 @@ class Gate:
         self.broken: Exception | None = None
         self._meter = meter or Meter()
         self._upstream = upstream
-        self._mask = Mask(secret_of(value) for value in upstream.headers.values())
+        redaction.keep_secret(*map(secret_of, upstream.headers.values()))
         self._client: httpx.AsyncClient | None = None
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -174,7 +175,7 @@ class Gate:
         why = objection(self.last_request, self._upstream.model)
         if why:
             log.warning("gate.refused", request="POST /v1/responses", why=why)
-            self._note(Answer(None, message=self._redacted(why), refused="asked"))
+            self._note(Answer(None, message=redaction.ours_out(why), refused="asked"))
             return refused(400, "not_let_through", f"not let through by the model gate: {why}")
         try:
             asked = self._meter.ask(len(body))
@@ -234,22 +235,22 @@ class Gate:
         try:
             answer = await self._asked(body, passed_up)
         except LoginRefused as error:
-            said = self._redacted(f"The ChatGPT login is used up: {error}")
+            said = redaction.ours_out(f"The ChatGPT login is used up: {error}")
             self._note(Answer(401, code="login_used_up", message=said))
             self._settle(ticket, 0)
             return refused(400, "login_used_up", said)
         except LoginUnreachable as error:
-            said = self._redacted(str(error))
+            said = redaction.ours_out(str(error))
             self._note(Answer(None, message=said))
             self._settle(ticket, 0)
             return refused(502, "server_error", said)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a header that cannot be sent
-            said = self._redacted(f"{type(error).__name__}: {error}")[:500]
+            said = redaction.ours_out(f"{type(error).__name__}: {error}")[:500]
             self._note(Answer(None, message=said))
             if isinstance(error, _NOT_SENT):
                 self._settle(ticket, 0)
             return refused(502, "server_error", said)
-        passed = {name: self._redacted(answer.headers[name]) for name in _PASSED_DOWN if name in answer.headers}
+        passed = {name: redaction.ours_out(answer.headers[name]) for name in _PASSED_DOWN if name in answer.headers}
         if answer.status_code != 200:
             self._settle(ticket, 0)
             return await self._refusal(answer, passed)
@@ -270,7 +271,6 @@ class Gate:
 
     async def _sent(self, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         assert self._client is not None
-        self._mask.learn(secret_of(value) for name, value in headers.items() if name not in _PASSED_UP)
         url = f"{self._upstream.base_url.rstrip('/')}/responses"
         request = self._client.build_request("POST", url, content=body, headers=headers)
         return await self._client.send(request, stream=True)
@@ -288,7 +288,7 @@ class Gate:
             told.clear()
         finally:
             await answer.aclose()
-        raw = self._mask.raw(bytes(told))
+        raw = redaction.ours_out(told.decode(CODING)).encode(CODING)
         self._note(refusal(answer.status_code, self._headers(answer), raw, time.time()))
         wait = retry_seconds(answer.headers)
         if wait is not None and wait <= MAX_RETRY_AFTER:
@@ -296,15 +296,12 @@ class Gate:
         return Response(raw, answer.status_code, passed)
 
     def _headers(self, answer: httpx.Response) -> dict[str, str]:
-        return {name.lower(): self._redacted(value) for name, value in answer.headers.items()}
-
-    def _redacted(self, text: str) -> str:
-        """Without our key, should the other side repeat it: it goes into the log, the health, and the jail."""
-        return self._mask.text(text)
+        """Without our key, should the other side repeat it: they go into the log, the health, and the jail."""
+        return {name.lower(): redaction.ours_out(value) for name, value in answer.headers.items()}
 
     async def _stream(self, answer: httpx.Response, ticket: Ticket) -> AsyncIterator[bytes]:
         """Hand on each chunk as it comes, and note how the stream ended; one that outgrows the budget is cut off."""
-        watch, masked = SseWatch(self._headers(answer)), MaskedStream(self._mask)
+        watch, masked = SseWatch(self._headers(answer)), MaskedStream(redaction.known)
         try:
             async for chunk in answer.aiter_bytes():
                 passed = masked.feed(chunk)
@@ -324,7 +321,7 @@ class Gate:
             answered = watch.answer(time.time())
             told = answered.usage
             self._settle(ticket, told.input_tokens + told.output_tokens if told else ticket.tokens + watch.written)
-            self._note(replace(answered, message=self._redacted(answered.message)))
+            self._note(replace(answered, message=redaction.ours_out(answered.message)))
             await answer.aclose()
 
 

@@ -175,13 +175,13 @@ class Login:
             told = None
         told = told if isinstance(told, dict) else {}
         fresh = {name: told[name] for name in TOKENS if told.get(name)}
-        redaction.keep_secret(*map(str, fresh.values()))
+        redaction.keep_secret(*map(str, fresh.values()), passing=True)
         if answer.status_code == 200 and "access_token" in fresh:
             return fresh
         code, said = _error(told)
         refused = 400 <= answer.status_code < 500 and code in USED_UP
         if refused or answer.status_code in (400, 401):
-            raise LoginRefused(_without(said or f"HTTP {answer.status_code}", refresh_token))
+            raise LoginRefused(redaction.redacted(said or f"HTTP {answer.status_code}"))
         log.warning("login.unrefreshed", status=answer.status_code, code=code)
         raise LoginUnreachable(f"the token endpoint answered HTTP {answer.status_code}")
 
@@ -194,7 +194,8 @@ class Login:
             return None
         if not tokens.get("access_token"):
             return None
-        redaction.keep_secret(*(str(tokens[name]) for name in TOKENS if tokens.get(name)))
+        told = (str(tokens[name]) for name in (*TOKENS, "account_id") if tokens.get(name))
+        redaction.keep_secret(*told, passing=True)
         return tokens
 
     def _read(self) -> dict[str, Any]:
@@ -285,10 +286,6 @@ def _error(told: Mapping[str, Any]) -> tuple[str, str]:
     if isinstance(error, dict):
         return str(error.get("code") or ""), str(error.get("message") or error.get("code") or "")[:300]
     return str(error or ""), str(told.get("error_description") or error or "")[:300]
-
-
-def _without(text: str, secret: str) -> str:
-    return text.replace(secret, "***") if secret else text
 
 
 def _iso(moment: float) -> str:

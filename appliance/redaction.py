@@ -1,7 +1,7 @@
 """What may be said: every text passes here on its way out, to log, health, store, forge and terminal.
 
 Our own secrets are told to it where they are read. They are facts of the process, not of a caller: a way out that was
-handed the wrong list would leak.
+handed the wrong list would leak. It is the one list of them; the model gate takes out by it what comes back.
 """
 
 import sys
@@ -16,22 +16,37 @@ from appliance.core.faults import Fault
 from appliance.core.findings import Finding, Review
 from appliance.core.inert import plain
 from appliance.core.outcomes import Ending
-from appliance.core.redact import encoded, forms, redact
+from appliance.core.redact import encoded, forms, masked, redact
 
-MAX_KNOWN = 400  # spellings; a login's tokens change with each refresh
+MAX_PASSING = 40  # values: a login has four, which change with each refresh
 
-_known: dict[str, None] = {}
+_lasting: dict[str | bytes, tuple[str, ...]] = {}  # each with its spellings
+_passing: dict[str | bytes, tuple[str, ...]] = {}  # the one that was told last is the last
+_known: tuple[str, ...] = ()
 _lock = threading.Lock()
 
 
-def keep_secret(*values: str | bytes | None) -> None:
+def keep_secret(*values: str | bytes | None, passing: bool = False) -> None:
     """From now on none of `values` is said, in none of its spellings. Values too short to be told from words are
-    not kept."""
-    spelled = [form for value in values if value for form in _forms(value)]
+    not kept. `passing`: others will take their place, and then the oldest of these are forgotten."""
     global _known  # noqa: PLW0603  (replaced whole: whoever reads it needs no lock)
     with _lock:
-        told = _known | dict.fromkeys(spelled)
-        _known = dict(list(told.items())[-MAX_KNOWN:])
+        for value in values:
+            if not value or value in _lasting:
+                continue
+            spelled = _passing.pop(value, ()) or _forms(value)
+            if spelled:
+                (_passing if passing else _lasting)[value] = spelled
+        for value in list(_passing)[:-MAX_PASSING]:
+            del _passing[value]
+        # The longest first: one may be a part of another.
+        spellings = {form for kept in (_lasting, _passing) for each in kept.values() for form in each}
+        _known = tuple(sorted(spellings, key=len, reverse=True))
+
+
+def known() -> tuple[str, ...]:
+    """Our own secrets in all their spellings."""
+    return _known
 
 
 def _forms(value: str | bytes) -> tuple[str, ...]:
@@ -41,6 +56,11 @@ def _forms(value: str | bytes) -> tuple[str, ...]:
 def redacted(text: str) -> str:
     """`text` without secrets: ours by value, others by their shape."""
     return redact(text, _known)
+
+
+def ours_out(text: str) -> str:
+    """`text` without our own secrets, and else as it is: for what a program goes on reading."""
+    return masked(text, _known)
 
 
 def say(text: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 NOW = 1_800_000_000.0
-ACCOUNT = "acct-1"
+ACCOUNT = "account-0001"
 
 
 def jwt(expires: float, number: int = 0) -> str:

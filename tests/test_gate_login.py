@@ -112,7 +112,7 @@ def test_reviews_at_once_renew_it_together(model: Model, login: Login, issuer: I
 def test_a_token_that_the_api_repeats_goes_no_further(model: Model, gate: Gate, jail: httpx.Client) -> None:
     model.answers = [
         REFUSED,
-        Wire(200, GOOD.headers, GOOD.body + jwt(NOW + 864_000, 1).encode() + jwt(NOW + 7200).encode()),
+        Wire(200, GOOD.headers, GOOD.body + f"{jwt(NOW + 864_000, 1)}{jwt(NOW + 7200)} {ACCOUNT}".encode()),
     ]
     answer = ask(jail)
-    assert answer.content == GOOD.body + b"******"
+    assert answer.content == GOOD.body + b"[redacted][redacted] [redacted]"

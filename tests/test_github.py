@@ -272,7 +272,7 @@ def test_the_token_is_in_no_message(github: FakeGitHub) -> None:
             assert token not in f"{error!r}{error}{error.remedy}{vars(error)}"
             assert other not in str(error)
             github.clear()
-    assert token not in f"{forge!r}{forge}{forge._client!r}{forge._client.redact!r}"
+    assert token not in f"{forge!r}{forge}{forge._client!r}"
 
 
 def test_a_token_of_impossible_characters_is_a_login_fault(github: FakeGitHub) -> None:

@@ -38,7 +38,9 @@ PULL = Pull("octo/app#1", "octo/app", 1, "a" * 40, "main", "b" * 40)
 def known() -> Iterator[None]:
     redaction.keep_secret(OURS)
     yield
-    redaction._known = {}
+    redaction._lasting.clear()
+    redaction._passing.clear()
+    redaction._known = ()
     structlog.reset_defaults()
     root = logging.getLogger()
     root.handlers[:] = [other for other in root.handlers if not isinstance(other.formatter, log._Sayable)]
@@ -163,8 +165,21 @@ def test_the_signing_key_and_the_login_tell_it_too(tmp_path: Path) -> None:
     assert redaction.say(" ".join(tokens.values())) == "[redacted] [redacted] [redacted]"
 
 
-def test_its_memory_is_bounded() -> None:
+def test_its_memory_is_bounded_and_what_lasts_is_never_forgotten() -> None:
     for number in range(200):
-        redaction.keep_secret(f"refreshed-token-{number}")
-    assert len(redaction._known) == redaction.MAX_KNOWN
-    assert redaction.say("refreshed-token-199") == "[redacted]"
+        redaction.keep_secret(f"{number:03}-refreshed-token", "the-account", passing=True)
+    assert len(redaction._passing) == redaction.MAX_PASSING
+    assert redaction.say("199-refreshed-token the-account") == "[redacted] [redacted]"
+    assert redaction.say("000-refreshed-token") == "000-refreshed-token"
+    assert redaction.say(OURS) == "[redacted]", "the key is told once, at the start"
+
+
+def test_what_lasts_is_not_made_passing_by_being_used() -> None:
+    """The model gate tells each header that it sends, a lasting key's too."""
+    redaction.keep_secret(OURS, passing=True)
+    assert list(redaction._passing) == []
+
+
+def test_what_a_program_goes_on_reading_has_only_our_own_cut_out() -> None:
+    assert redaction.ours_out(f"{OURS} {THEIRS}") == f"[redacted] {THEIRS}"
+    assert redaction.known() == redaction._known != ()

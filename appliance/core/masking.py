@@ -1,59 +1,45 @@
-"""Takes our own secrets out of what another side sends back: by value, also where a stream cuts them in two."""
+"""Our own secrets taken out of a stream, also where it cuts them in two."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
-MIN_SECRET = 8  # characters; a shorter one would be found in any text
-STARS = b"***"
+from appliance.core.redact import BEGINNING, GONE, masked
 
-
-class Mask:
-    """Knows `secrets`, each also as it stands in JSON; more can be learnt later."""
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: tuple[bytes, ...] = ()
-        self.learn(secrets)
-
-    def learn(self, secrets: Iterable[str]) -> None:
-        forms = set(self._forms)
-        for secret in secrets:
-            if len(secret) >= MIN_SECRET:
-                quoted = json.dumps(secret)[1:-1]
-                forms |= {form.encode() for form in (secret, quoted, quoted.replace("/", "\\/"))}
-        self._forms = tuple(sorted(forms, key=len, reverse=True))
-
-    def text(self, text: str) -> str:
-        return self.raw(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
-
-    def raw(self, data: bytes) -> bytes:
-        for form in self._forms:
-            data = data.replace(form, STARS)
-        return data
-
-    def held_back(self, data: bytes) -> int:
-        """How many bytes at the end of `data` may be the beginning of a secret."""
-        longest = 0
-        for form in self._forms:
-            for size in range(min(len(form) - 1, len(data)), longest, -1):
-                if data.endswith(form[:size]):
-                    longest = size
-                    break
-        return longest
+CODING = "latin-1"  # any bytes and back again; our secrets are ASCII, for they go into headers
 
 
 class MaskedStream:
-    """A stream without our secrets. Of each chunk all goes on at once but an end that may be a secret's beginning."""
+    """A stream without our secrets. Of each chunk all goes on at once but an end that may be a secret's beginning.
 
-    def __init__(self, mask: Mask) -> None:
-        self._mask = mask
-        self._kept = b""
+    `known` tells them in all their spellings, anew for each chunk: one may be learnt while the stream goes on. What
+    only begins like a secret stays, other than in what people read (`redact`): each JSON Web Token begins as ours
+    does, and Codex runs what stands in the stream. Shapes stay for the same reason, and since they have no longest
+    that could be waited for.
+    """
+
+    def __init__(self, known: Callable[[], Sequence[str]]) -> None:
+        self._known = known
+        self._kept = ""
 
     def feed(self, chunk: bytes) -> bytes:
-        data = self._mask.raw(self._kept + chunk)
-        kept = self._mask.held_back(data)
+        known = self._known()
+        data = masked(self._kept + chunk.decode(CODING), known)
+        kept = held_back(data, known)
         self._kept = data[len(data) - kept :]
-        return data[: len(data) - kept]
+        return data[: len(data) - kept].encode(CODING)
 
     def end(self) -> bytes:
-        rest, self._kept = self._kept, b""
-        return rest
+        """What was kept; a beginning that is long enough to tell the secret does not go on."""
+        rest, self._kept = self._kept, ""
+        return (rest if len(rest) < BEGINNING else GONE).encode(CODING)
+
+
+def held_back(data: str, known: Sequence[str]) -> int:
+    """How many characters at the end of `data` may be the beginning of a secret."""
+    longest = 0
+    for form in known:
+        at = data.find(form[0], max(0, len(data) - len(form) + 1))
+        while 0 <= at < len(data) - longest:
+            if form.startswith(data[at:]):
+                longest = len(data) - at
+            at = data.find(form[0], at + 1)
+    return longest

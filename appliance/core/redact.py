@@ -6,6 +6,7 @@ hashes in lock files, paths.
 """
 
 import base64
+import json
 import math
 import re
 from collections import Counter
@@ -126,29 +127,43 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
     return _QUOTED.sub(lambda found: _cut(found) if _is_random(found["secret"]) else found.group(), text)
 
 
-def _without(text: str, known: tuple[str, ...]) -> str:
-    """`text` without `known`, and then without beginnings of them: a message may have been cut before it came here."""
+def masked(text: str, known: Iterable[str]) -> str:
+    """`text` with nothing replaced but whole values of `known`: for what is not only read but acted on."""
     for value in known:
         text = text.replace(value, GONE)
+    return text
+
+
+def _without(text: str, known: tuple[str, ...]) -> str:
+    """`text` without `known` and without beginnings of them: a message may have been cut before it came here."""
+    alike: dict[str, list[str]] = {}
     for value in known:
-        begins = value[:BEGINNING]
+        alike.setdefault(value[:BEGINNING], []).append(value)
+    for begins, values in alike.items():
         at = text.find(begins)
         while at >= 0:
-            end = at + len(begins)
-            while end - at < len(value) and text[end : end + 1] == value[end - at]:
-                end += 1
+            end = at + max(_alike(text[at : at + len(value)], value) for value in values)
             text = f"{text[:at]}{GONE}{text[end:]}"
             at = text.find(begins, at + len(GONE))
     return text
 
 
+def _alike(text: str, value: str) -> int:
+    """How many characters they have in common at their beginning."""
+    pairs = enumerate(zip(text, value, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(text), len(value)))
+
+
 def forms(secret: str) -> tuple[str, ...]:
-    """The spellings in which a secret of ours may come back: as it is, for an address, in base64, in hex."""
+    """The spellings in which a secret of ours may come back: as it is, in JSON, for an address, in base64, in hex."""
     if len(secret) < MIN_KNOWN:
         return ()
     raw = secret.encode()
+    quoted = json.dumps(secret)[1:-1]
     spelled = {
         secret,
+        quoted,
+        quoted.replace("/", "\\/"),
         quote(secret),
         quote(secret, safe=""),
         quote_plus(secret),

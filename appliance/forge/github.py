@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from appliance import redaction
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.forge import Cached, Comment, ForgeError, Source
@@ -212,7 +213,7 @@ class GitHubForge:
         """Where git finds it: refs/pull/N/head in the base repository, for the head's may be gone."""
         if _url(pull.clone_url).scheme not in ("https", "http", "git"):
             raise unreachable(
-                f"{pull.target} has a clone address of no known kind: {self._client.redact(pull.clone_url)}"
+                f"{pull.target} has a clone address of no known kind: {redaction.redacted(pull.clone_url)}"
             )
         return Source(
             url=pull.clone_url,

@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 
 import httpx
 
-from appliance import __version__
+from appliance import __version__, redaction
 from appliance.forge import Cached, ForgeError
-from appliance.forge.github_errors import TOKEN_REMEDY, Answer, Redactor, error_of, rate_limited, unreachable
+from appliance.forge.github_errors import TOKEN_REMEDY, Answer, error_of, rate_limited, unreachable
 from appliance.forge.github_limits import PROCESS_PACE, SHORT_WAIT, Pause, WritePace, pause_of, retry_after, told_when
 from appliance.forge.github_shapes import Misshapen, Shape
 from appliance.process import Stopped
@@ -62,7 +62,7 @@ class GitHubClient:
             remedy = f"GITHUB_TOKEN holds characters that no token has: {TOKEN_REMEDY}"
             raise ForgeError("forge-login", "GITHUB_TOKEN is not a token", remedy=remedy, permanent=True)
         self.api_url = httpx.URL(api_url.rstrip("/"))
-        self.redact = Redactor(token)
+        redaction.keep_secret(token)
         self._token = token
         self._etags = etags
         self._version = api_version
@@ -111,7 +111,7 @@ class GitHubClient:
         with self._pace.turn(self._clock, self._wait):
             answer = self._ask("POST", url, content=content)
         if answer.status not in (200, 201):
-            raise error_of(answer, self.redact)
+            raise error_of(answer)
         return self._keep(answer, shape)
 
     def ask(self, path: str, payload: dict[str, str] | None = None) -> Answer:
@@ -138,7 +138,7 @@ class GitHubClient:
         if answer.status == 304 and cached and known is not None:
             return known, cached.link
         if answer.status != 200:
-            raise error_of(answer, self.redact)
+            raise error_of(answer)
         fresh = self._keep(answer, shape)
         link, etag = answer.headers.get("link"), answer.headers.get("etag")
         if etag:  # only what was understood is kept: else a bad answer would be served again with every 304
@@ -170,7 +170,7 @@ class GitHubClient:
                 until = self._pause.begin(self._clock(), limited, told=told_when(answer))
                 limits += 1
                 if limits > 2 or limited > SHORT_WAIT:
-                    raise rate_limited(f"GitHub limits our requests: {error_of(answer, self.redact)}", until)
+                    raise rate_limited(f"GitHub limits our requests: {error_of(answer)}", until)
             elif answer.status in _REDIRECTS and hops < MAX_HOPS:
                 url, hops = self._own(url, answer.headers.get("location", "")), hops + 1
             elif answer.status in _PASSING and method == "GET" and breaks < len(RETRY_WAITS):
@@ -204,7 +204,7 @@ class GitHubClient:
         except httpx.InvalidURL:
             there = httpx.URL("")
         if not target or _origin(there) != _origin(self.api_url):
-            elsewhere = f"{there.scheme}://{there.host}" if there.host else repr(self.redact(target))
+            elsewhere = f"{there.scheme}://{there.host}" if there.host else repr(redaction.redacted(target))
             raise unreachable(
                 f"GitHub leads from {url} to {elsewhere}, which is not {self.api_url.host}",
                 remedy="set APPLIANCE_GITHUB_URL to the address the API really has; the token is sent nowhere else.",
@@ -226,7 +226,7 @@ class GitHubClient:
         """Wait before a 502, 503 or 504 is asked again, unless the server wants us away for longer."""
         asked = retry_after(answer)
         if asked is not None and asked > SHORT_WAIT:
-            raise unreachable(str(error_of(answer, self.redact)), retry_at=self._clock() + asked)
+            raise unreachable(str(error_of(answer)), retry_at=self._clock() + asked)
         self._wait(max(wait, asked or 0.0))
 
     def _wait(self, seconds: float) -> None:
@@ -235,7 +235,7 @@ class GitHubClient:
             raise Stopped("the appliance stops")
 
     def _broken(self, method: str, url: str, error: Exception) -> ForgeError:
-        said = self.redact(str(error)) or type(error).__name__
+        said = redaction.redacted(str(error)) or type(error).__name__
         landed = "" if method == "GET" else "; whether it was written is not known"
         return unreachable(f"{method} {url} failed: {said}{landed}")
 

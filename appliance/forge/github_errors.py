@@ -1,4 +1,4 @@
-"""From an answer of GitHub to a typed error with the next step. Pure."""
+"""From an answer of GitHub to a typed error with the next step."""
 
 import json
 import re
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from appliance.forge import ForgeError
+from appliance.redaction import redacted
 
 TOKEN_REMEDY = (
     "make a new token in GitHub under Settings, Developer settings, Personal access tokens, put it into GITHUB_TOKEN "
@@ -15,8 +16,6 @@ REACH_REMEDY = "check the network, APPLIANCE_GITHUB_URL and https://www.githubst
 LIMIT_REMEDY = "nothing to do: the appliance waits and goes on by itself; a longer APPLIANCE_INTERVAL asks less often."
 PERMISSIONS = "Metadata read, Contents read, Pull requests read and write, Commit statuses read and write"
 
-# Forms of GitHub's tokens; those of Apps hold dots and are about 520 characters long since 2026.
-_TOKENS = re.compile(r"gh[a-z]_[A-Za-z0-9._-]{36,}|github_pat_[A-Za-z0-9_]{20,}")
 _MESSAGE_LENGTH = 400
 _PULL = re.compile(r"/pulls/[0-9]+\Z")
 # Sentences of GitHub's 403 that no other token would change.
@@ -32,21 +31,6 @@ class Answer:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-
-
-class Redactor:
-    """Takes the token, and whatever looks like one, out of a text."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, text: str) -> str:
-        if self._token:
-            text = text.replace(self._token, "***")
-        return _TOKENS.sub("***", text)
-
-    def __repr__(self) -> str:
-        return "Redactor(***)"
 
 
 def message_of(body: bytes) -> str:
@@ -80,9 +64,9 @@ def refused(message: str, *, remedy: str) -> ForgeError:
     return ForgeError("forge-refused", message, remedy=remedy, permanent=True)
 
 
-def error_of(answer: Answer, redact: Redactor) -> ForgeError:
-    """The typed error of an answer that is neither a success nor a rate limit."""
-    said = redact(message_of(answer.body))
+def error_of(answer: Answer) -> ForgeError:
+    """The typed error of an answer that is neither a success nor a rate limit, without secrets in what GitHub says."""
+    said = redacted(message_of(answer.body))
     message = f"GitHub answered {answer.status} to {answer.method} {answer.url}" + (f": {said}" if said else "")
     if answer.status == 401:
         return ForgeError("forge-login", message, remedy=f"GITHUB_TOKEN is not valid: {TOKEN_REMEDY}", permanent=True)

@@ -55,7 +55,7 @@ class GitHubRights:
         answer = self._client.ask("/rate_limit")
         after = self._clock()
         if answer.status not in (200, 404):  # a server without limits has no such address
-            raise error_of(answer, self._client.redact)
+            raise error_of(answer)
         return TokenFacts(
             asked=before,
             answered=after,
@@ -86,7 +86,7 @@ class GitHubRights:
         """The number of some pull request, open or not; None if there has never been one."""
         answer = self._client.ask(f"/repos/{name}/pulls?state=all&per_page=1")
         if answer.status != 200:
-            raise error_of(answer, self._client.redact)
+            raise error_of(answer)
         rows = PULLS.keep(_json(answer))
         return int(rows[0]["number"]) if rows else None
 
@@ -122,7 +122,7 @@ class GitHubRights:
                 f"GitHub answered {answer.status} to {answer.method} {answer.url}, which it has to refuse",
                 remedy="report this with the name of the server: the doctor must never write.",
             )
-        error = error_of(answer, self._client.redact)
+        error = error_of(answer)
         if error.cause == "forge-not-found":  # it was there when it was read: so it is the right to write
             remedy = f"give GITHUB_TOKEN these permissions: {PERMISSIONS}; a classic token needs the scope repo."
             return ForgeError("forge-permission", str(error), remedy=remedy, permanent=True)
@@ -132,7 +132,7 @@ class GitHubRights:
 
     def _object(self, answer: Answer) -> Mapping[str, Any]:
         if answer.status != 200:
-            raise error_of(answer, self._client.redact)
+            raise error_of(answer)
         told = _json(answer)
         if not isinstance(told, dict):
             raise unreachable(f"GitHub's answer to {answer.url} is no object")
