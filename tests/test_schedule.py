@@ -233,9 +233,9 @@ def test_a_stop_during_a_cycle_ends_the_loop_soon_and_is_no_fault(
         raise Stopped("stopped")
 
     cycles = Cycles(parts, [until_stopped])
-    started = time.monotonic()
-    looped(parts, cycles, monkeypatch, until=1)
-    assert time.monotonic() - started < 5
+    with capture_logs() as logs:
+        looped(parts, cycles, monkeypatch, until=1)
+    assert [line["event"] for line in logs if "hangs" in line["event"]] == []
     shown = health.read(parts.settings.run_dir)
     assert shown is not None
     assert shown.state == "healthy"
@@ -254,9 +254,10 @@ def test_a_cycle_that_does_not_stop_is_not_waited_for_longer_than_docker_does(
         return GOOD
 
     cycles = Cycles(parts, [hang])
-    started = time.monotonic()
-    looped(parts, cycles, monkeypatch, until=1)
-    assert time.monotonic() - started < 5
+    with capture_logs() as logs:
+        looped(parts, cycles, monkeypatch, until=1)
+    assert "stopping.hangs" in [line["event"] for line in logs]
+    assert cycles.running == 1, "it is under way still"
     release.set()
 
 
@@ -266,17 +267,21 @@ def test_a_sigterm_that_does_not_wake_the_main_thread_ends_it_all_the_same(
     """As one does that comes just before the sleep: here it is delivered to another thread."""
     monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: Cycles(parts, [lambda: GOOD])(progress))
 
+    before = signal.getsignal(signal.SIGTERM)
+
     def end() -> None:
+        while signal.getsignal(signal.SIGTERM) == before:  # it would end the tests
+            time.sleep(0.01)
         time.sleep(0.5)
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     threading.Thread(target=end, daemon=True).start()
     rescue = threading.Timer(15, parts.stop.set)
     rescue.start()
-    started = time.monotonic()
     Loop(parts, parts.settings).run()
+    rescued = rescue.finished.is_set()
     rescue.cancel()
-    assert time.monotonic() - started < 5
+    assert not rescued
 
 
 def test_r52_the_heart_beats_while_a_cycle_runs_and_tells_of_a_stuck_one(
