@@ -156,24 +156,29 @@ def test_stop_ends_it_at_once_and_says_so(tmp_path: Path) -> None:
     assert gone(pid_in(note))
 
 
-def test_a_signal_that_does_not_wake_the_wait_interrupts_it_all_the_same(tmp_path: Path) -> None:
+def test_a_signal_that_does_not_wake_the_wait_interrupts_it_all_the_same() -> None:
     """As one does that comes just before the wait begins: here it is delivered to another thread."""
-    note = tmp_path / "pid"
+    pids: list[int] = []
 
     def end() -> None:
-        pid_in(note)
+        time.sleep(0.3)  # then it waits
         signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
+    @contextmanager
+    def watch(pid: int) -> Iterator[None]:
+        pids.append(pid)
+        threading.Thread(target=end, daemon=True).start()
+        yield
+
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    threading.Thread(target=end, daemon=True).start()
     started = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            sh(f"echo $$ > {note}; exec sleep 66")
+            sh("exec sleep 66", watch=watch)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert time.monotonic() - started < QUICK
-    assert gone(pid_in(note))
+    assert time.monotonic() - started < 15, "it waited for the timeout"
+    assert gone(pids[0])
 
 
 def test_an_error_of_ours_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -376,7 +376,7 @@ def test_a_health_that_cannot_be_written_is_logged_and_the_loop_goes_on_and_says
         assert shown_when(parts, "healthy"), "the heart beats meanwhile"
         return GOOD
 
-    cycles = Cycles(parts, [blind, again])
+    cycles = Cycles(parts, [blind, again, lambda: GOOD])
     with capture_logs() as logs:  # not what is printed: where that goes was decided by whoever configured the log first
         looped(parts, cycles, monkeypatch, until=2)
     found = health.read(parts.settings.run_dir)
