@@ -7,9 +7,11 @@ is CODEX_HOME: Codex without room there fails in words that name no cause.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +22,8 @@ from appliance import facts, jail
 LOOK_SECONDS = 0.1  # a look at the whole container takes 0.1 ms; one at the jail 3, and only if it may be too much
 FULL = 0.95  # of the processes; from there on hardly a command can start
 LOOKS_UNTIL_FULL = 5
-LOOKS_UNTIL_UP = 50  # a jail is up at once, or is never shown: AppArmor may deny the look
+LOOKS_UNTIL_UP = 50  # a jail is up at once, or is never shown: a security module may refuse the look
+TRY_SECONDS = 0.01  # between two looks of `Sight`: a jail of the self-test is there for a tenth of a second
 OURS_BYTES = 512 * 1024 * 1024  # for the appliance itself, git, and the container's own tmpfs
 HOME_USED_UP = f"the review used up the {jail.CODEX_HOME_BYTES >> 20} MB of CODEX_HOME"
 LEAST_BYTES = 512 * 1024 * 1024  # measured: a review takes 130 MB, with git and ripgrep some more
@@ -110,6 +113,46 @@ class Watch:
         if tasks is None or memory is None:
             return True
         return tasks >= FULL * jail.PROCESSES or (self.memory is not None and memory > self.memory)
+
+
+@dataclass
+class Sight:
+    """Tries on the jail whose bwrap has the given pid whether it can be looked into, as `Watch` has to.
+
+    `refused` is the name of the error if no look was let through ("EACCES"), else empty: also where there was no jail.
+    """
+
+    refused: str = ""
+
+    @contextmanager
+    def over(self, pid: int) -> Iterator[None]:
+        """Look until it is let through, or the jail has ended; then go on."""
+        for _ in range(LOOKS_UNTIL_UP):
+            told = _refusal(pid)
+            self.refused = self.refused if told is None else told
+            if told == "" or _has_ended(pid):
+                break
+            time.sleep(TRY_SECONDS)
+        yield
+
+
+def _has_ended(pid: int) -> bool:
+    """Also before anybody has waited for it."""
+    return _words(Path(f"/proc/{pid}/stat"))[:1] in ([], ["Z"])
+
+
+def _refusal(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """The error with which a look into the jail of bwrap `pid` is refused, "" if it is not; None before it is up."""
+    for each in _family(pid, proc)[1:2]:
+        try:
+            Path(f"{proc}/{each}/root{jail.CODEX_HOME}").stat()
+            Path(f"{proc}/{each}/ns/mnt").readlink()
+        except PermissionError as error:
+            return errno.errorcode[error.errno or errno.EPERM]
+        except OSError:
+            return None
+        return ""
+    return None
 
 
 def _codex_home(pid: int, proc: Path = Path("/proc")) -> int | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha1
 from pathlib import Path
 
-from appliance import codex_config, facts, jail, process
+from appliance import bounds, codex_config, facts, jail, process
 from appliance.core.result import SCHEMA
 
 RUNG_SECONDS = 15.0
@@ -156,15 +156,18 @@ def codex_sandbox(probe: Probe) -> Failed | None:
     """Codex's own sandbox in the jail, beside the relay, with git on the checkout.
 
     The connection through the relay is made twice: by the jail, which must reach the gate, and from the sandbox, which
-    must not. So exactly one arrives. What the sandbox wrote to CODEX_HOME the jail would see.
+    must not. So exactly one arrives. What the sandbox wrote to CODEX_HOME the jail would see. Meanwhile we try to look
+    into the jail ourselves, as its watch has to.
     """
     look = f"{_CONNECT} && echo reached-gate=yes\n{_script(probe)}\ngit log -1 --format=commit=%s"
     sandbox = [jail.CODEX, "sandbox", "-P", codex_config.PROFILE, "-C", jail.CHECKOUT, "--", "/bin/sh", "-c", look]
     outer = f'{_CONNECT}\necho "net-around=$(readlink /proc/self/ns/net)"\n"$@"\ncode=$?\n{_changed(probe)}\nexit $code'
     command = ["/bin/sh", "-c", outer, "outer", *sandbox]
+    sight = bounds.Sight()
     with _listening(probe.gate) as gate:
-        done = process.run(probe.jailed(jail.with_relay(command)), timeout=CODEX_SECONDS)
+        done = process.run(probe.jailed(jail.with_relay(command)), timeout=CODEX_SECONDS, watch=sight.over)
         arrived = _arrived(gate)
+    probe.learnt.update(look_refused=sight.refused)
     return unproven(done, probe.nonce) or judge_sandbox(
         view(done.out),
         arrived=arrived,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance import battery, facts, jail, ladder
-from appliance.core.advice import warnings
+from appliance.core.advice import of_watch, warnings
 from appliance.core.battery import breach
 from appliance.core.disk import shortage
 from appliance.core.faults import Fault, classify, named
@@ -70,7 +70,7 @@ def selftest(scratch: Path) -> Report:
     report = climb(scratch, (*ladder.GROUND, *ladder.REVIEW))
     if not warnings({"bwrap_version": facts.bwrap_version()}):  # then Debian's books need not be read
         return report
-    return replace(report, warnings=warnings(facts.bwrap_release()))
+    return replace(report, warnings=report.warnings + warnings(facts.bwrap_release()))
 
 
 def deep(scratch: Path, around: battery.Surroundings, *, slow: bool = False) -> Report:
@@ -132,11 +132,12 @@ def climb(
                 steps.append(Step(name, failed is None, time.monotonic() - begun))
                 if failed is not None:
                     return report(_named(name, failed, _facts(probe.learnt, before)))
+            unwatched = of_watch(str(probe.learnt.get("look_refused", "")))
     except OSError as error:
         steps.append(Step("scratch", False, time.monotonic() - started))
         said = f"cannot prepare the self-test in {scratch}: {error}"
         return report(_short(error) or classify("scratch", said, None, facts.read()))
-    return report(None)
+    return replace(report(None), warnings=unwatched)
 
 
 def _named(step: str, failed: ladder.Failed, found: Mapping[str, object]) -> Fault:

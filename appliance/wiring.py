@@ -104,6 +104,8 @@ class Appliance:
             else:
                 report = deep(scratch, surroundings(self.settings))
                 self.note_battery(report)
+                for said in report.warnings:  # once a start: of each cycle they would be noise
+                    log.warning("selftest.warning", said=said)
         return report.fault
 
     def note_battery(self, deep_report: Report) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from appliance import battery, facts, selftest, settings, wiring
 from appliance.attacks import run
@@ -218,6 +219,7 @@ class Examined:
     parts: wiring.Appliance
     deep: Fault | None = None
     quick: Fault | None = None
+    warnings: tuple[str, ...] = ()
     made: list[str] = field(default_factory=list)
 
     def examine(self, *, starts: bool = False) -> list[str]:
@@ -239,7 +241,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Examin
 
         def report(name: str, fault: Fault | None) -> selftest.Report:
             examined.made.append(name)
-            return selftest.Report(fault is None, 0.1, (), fault)
+            return selftest.Report(fault is None, 0.1, (), fault, examined.warnings)
 
         monkeypatch.setattr(wiring, "selftest", lambda scratch: report("quick", examined.quick))
         monkeypatch.setattr(wiring, "deep", lambda scratch, around: report("deep", examined.deep))
@@ -252,6 +254,14 @@ BREACH = named("breach")
 def test_the_battery_runs_once_in_each_start(examined: Examined) -> None:
     assert [examined.examine(starts=True), examined.examine(), examined.examine()] == [["deep"], ["quick"], ["quick"]]
     assert examined.examine(starts=True) == ["deep"]
+
+
+def test_what_a_start_warns_of_is_in_the_log_once(examined: Examined) -> None:
+    examined.warnings = ("a weakness. Next: a step.",)
+    with capture_logs() as logs:
+        examined.examine(starts=True)
+        examined.examine()
+    assert [(line["event"], line["said"]) for line in logs] == [("selftest.warning", "a weakness. Next: a step.")]
 
 
 def test_after_a_breach_it_runs_until_it_is_held(examined: Examined) -> None:

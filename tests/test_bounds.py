@@ -1,5 +1,6 @@
 """What a jail uses is counted with all that it started, and one that uses too much is ended."""
 
+import errno
 import subprocess
 import sys
 import time
@@ -55,6 +56,46 @@ def test_a_tmpfs_of_its_own_counts(tmp_path: Path) -> None:
     told = bounds.usage(7, tmp_path).memory
     assert told == pytest.approx(bounds._filled(Path("/tmp")), rel=0.1)
     assert told > 0
+
+
+@pytest.mark.parametrize(
+    ("looks", "refused"),
+    [
+        ([None, "EACCES", ""], ""),
+        ([None, "EACCES", None, "EPERM"], "EPERM"),
+        ([None], ""),
+    ],
+    ids=["let through in the end", "refused", "never up"],
+)
+def test_whether_a_jail_can_be_looked_into_is_tried_as_long_as_it_lives(
+    monkeypatch: pytest.MonkeyPatch, looks: list[str | None], refused: str
+) -> None:
+    told = iter(looks)
+    monkeypatch.setattr(bounds, "_refusal", lambda pid: next(told, looks[-1]))
+    sight = bounds.Sight()
+    done = process.run(["sleep", "0.2"], timeout=20, watch=sight.over)
+    assert (done.code, sight.refused) == (0, refused)
+    assert list(told) == []
+
+
+def test_a_look_into_a_jail_is_refused_or_not_yet_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made by hand: only a kernel with a security module refuses it."""
+    for pid, parent in ((7, 1), (8, 7)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (bwrap) S {parent} 7 7 0")
+    assert bounds._refusal(7, tmp_path) is None
+    (tmp_path / f"8/root{jail.CODEX_HOME}").mkdir(parents=True)
+    assert bounds._refusal(7, tmp_path) is None
+    (tmp_path / "8/ns").mkdir()
+    (tmp_path / "8/ns/mnt").symlink_to("mnt:[8]")
+    assert bounds._refusal(7, tmp_path) == ""
+    assert bounds._refusal(8, tmp_path) is None, "nothing is below it"
+
+    def denied(path: Path) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "readlink", denied)
+    assert bounds._refusal(7, tmp_path) == "EACCES"
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,26 @@ def test_a_ladder_that_holds_has_no_fault_and_leaves_nothing(tmp_path: Path) -> 
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize(("refused", "warned"), [("EACCES", True), ("", False)])
+def test_a_jail_that_cannot_be_looked_into_is_a_warning_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, warned: bool
+) -> None:
+    def looks(probe: ladder.Probe) -> ladder.Failed | None:
+        probe.learnt.update(look_refused=refused)
+        return None
+
+    monkeypatch.setattr(ladder, "GROUND", ())
+    monkeypatch.setattr(ladder, "REVIEW", (("codex-sandbox", looks),))
+    monkeypatch.setattr(selftest, "ground", lambda: None)
+    monkeypatch.setattr(facts, "bwrap_version", lambda: "0.11.0")
+    report = selftest.selftest(tmp_path)
+    assert report.ok
+    assert ["refuses the appliance a look into its jails (EACCES)" in said for said in report.warnings] == (
+        [True, False] if warned else [False]
+    )
+    assert all("Next: " in said for said in report.warnings)
+
+
 @pytest.mark.parametrize(
     ("error", "cause"),
     [

@@ -17,13 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance import battery, cli, jail, ladder, selftest
+from appliance import battery, bounds, cli, jail, ladder, process, selftest
 
 UID = 10001
 STATE = Path("/var/lib/appliance")
@@ -34,6 +35,14 @@ HEADER = "abi <abi/4.0>,\ninclude <tunables/global>\n"
 ALL_BUT_NAMESPACES = "  capability,\n  network,\n  unix,\n  file,\n  umount,\n  pivot_root,\n  signal,\n  ptrace,\n"
 PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 38
 SECCOMP_MODE_FILTER = 2
+OF_THE_WATCH = ("ptrace (read, readby) peer=review-appliance,", "capability sys_ptrace,")
+# A jail that fills its /tmp and CODEX_HOME, and a sandbox in it a /tmp of its own; then it can be looked at.
+FULL = """
+head -c 50000000 /dev/zero >/tmp/full
+head -c 70000000 /dev/zero >/codex-home/full
+set -- --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --unshare-user --unshare-pid --unshare-net --cap-drop ALL
+exec bwrap "$@" sh -c 'head -c 30000000 /dev/zero >/tmp/full; echo full; sleep 8'
+"""
 LIBC = ctypes.CDLL(None, use_errno=True)
 FILTER = Path(__file__).with_name("filter.bpf")
 
@@ -147,7 +156,8 @@ def examined() -> dict[str, Any]:
     if fault:
         wanted = ("label", "jail_label", "userns_label", "told_by")
         fault["facts"] = {name: fault["facts"][name] for name in wanted if name in fault["facts"]}
-    return {"ok": report["ok"], "step": steps[-1]["name"], "fault": fault, "seconds_of_it": report["seconds"]}
+    told = {"ok": report["ok"], "step": steps[-1]["name"], "fault": fault, "warnings": report["warnings"]}
+    return {**told, "seconds_of_it": report["seconds"]}
 
 
 def appliance(*arguments: str, profile: str = "", log: Path, **environment: str) -> int:
@@ -252,10 +262,10 @@ def rules(text: str) -> None:
         parser("-r", "-K", text=without(text, rule))
         try:
             got = powers()
-            if rule == "capability setpcap,":  # bwrap goes on without it
+            if rule in ("capability setpcap,", *OF_THE_WATCH):  # bwrap goes on without it
                 got |= child(OURS, of_a_jail)
             changed = {name: got[name] for name in got if got[name] != with_all.get(name)}
-            outcome = {} if changed else told(child(OURS, examined))
+            outcome = {} if changed and rule not in OF_THE_WATCH else told(child(OURS, examined))
         finally:
             parser("-r", "-K", text=text)
         say(f"without: {rule}", started, changed=changed, **outcome)
@@ -284,10 +294,30 @@ def of_the_user() -> dict[str, str]:
 
 
 def of_a_jail() -> dict[str, str]:
-    """Which capabilities a program in a jail could still be given, as a number; or why there is no jail."""
+    """Which capabilities a program in a jail could still be given, as a number, or why there is no jail; and what its
+    watch sees of one that is full."""
     line = ["bwrap", *jail.ISOLATION, "--ro-bind", "/", "/", "--proc", "/proc", "grep", "CapBnd", "/proc/self/status"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-    return {"capabilities in a jail": done.stdout.strip() or done.stderr.strip()}
+    return {"capabilities in a jail": done.stdout.strip() or done.stderr.strip(), **of_a_full_jail()}
+
+
+def of_a_full_jail() -> dict[str, str]:
+    """How much of its memory is counted, temporary files included, and what the watch of a review says of it."""
+    watch = bounds.Watch(None)
+    counted: list[int] = []
+
+    full = threading.Event()
+
+    @contextlib.contextmanager
+    def over(pid: int) -> Iterator[None]:
+        full.wait(120)
+        counted.append(bounds.usage(pid).memory >> 20)
+        with watch.over(pid):
+            yield
+
+    with ladder.prepared(STATE / "work" / f"full-{os.getpid()}") as probe:
+        process.run(probe.jailed(["sh", "-c", FULL]), timeout=150, watch=over, on_line=lambda _: full.set())
+    return {"a full jail": f"{counted[0] // 10 * 10} MB", "said of it": watch.exceeded}
 
 
 def stop_own() -> None:
