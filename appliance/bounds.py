@@ -26,15 +26,17 @@ LOOKS_UNTIL_UP = 50  # a jail is up at once, or is never shown: a security modul
 TRY_SECONDS = 0.01  # between two looks of `Sight`: a jail of the self-test is there for a tenth of a second
 OURS_BYTES = 512 * 1024 * 1024  # for the appliance itself, git, and the container's own tmpfs
 HOME_USED_UP = f"the review used up the {jail.CODEX_HOME_BYTES >> 20} MB of CODEX_HOME"
+FILE_BYTES = 1536  # of the kernel's memory, measured: an empty file in a tmpfs takes 964, with the longest name 1484
 LEAST_BYTES = 512 * 1024 * 1024  # measured: a review takes 130 MB, with git and ripgrep some more
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Tasks (processes and threads) and bytes of memory, tmpfs included."""
+    """Tasks (processes and threads), bytes of memory, tmpfs included, and bytes that the kernel has for their files."""
 
     tasks: int = 0
     memory: int = 0
+    kernel: int = 0
 
 
 def share(limit: int, reviews_at_once: int) -> int:
@@ -83,7 +85,7 @@ class Watch:
                     self.exceeded = HOME_USED_UP
                 elif full:
                     self.exceeded = f"the review used up its {jail.PROCESSES} processes"
-                elif self.memory is not None and used.memory > self.memory:
+                elif self.memory is not None and used.memory + used.kernel > self.memory:
                     self.exceeded = f"the review used more than its {self.memory >> 20} MB of memory"
                     full = LOOKS_UNTIL_FULL
             if not full and _is_full(home):  # the last that it did: without room it ended by itself
@@ -105,14 +107,14 @@ class Watch:
         if not self._may_be_too_much():
             return Usage()
         used, whole = usage(pid), facts.memory_now()
-        return used if whole is None else Usage(used.tasks, min(used.memory, whole))
+        return used if whole is None else Usage(used.tasks, min(used.memory, whole), used.kernel)
 
     def _may_be_too_much(self) -> bool:
         """Whether the whole container has as much as this jail may have; where that is not told, it may."""
-        tasks, memory = facts.tasks_now(), facts.memory_now()
-        if tasks is None or memory is None:
+        tasks, memory, kernel = facts.tasks_now(), facts.memory_now(), facts.kernel_memory_now()
+        if tasks is None or memory is None or kernel is None:
             return True
-        return tasks >= FULL * jail.PROCESSES or (self.memory is not None and memory > self.memory)
+        return tasks >= FULL * jail.PROCESSES or (self.memory is not None and memory + kernel > self.memory)
 
 
 @dataclass
@@ -186,12 +188,13 @@ def usage(pid: int, proc: Path = Path("/proc")) -> Usage:
         with contextlib.suppress(OSError):
             seen.setdefault(str((proc / str(each) / "ns/mnt").readlink()), each)
     ours = {device for device, _ in _tmpfs(proc / "self")}
-    filled: dict[str, int] = {}
+    filled: dict[str, tuple[int, int]] = {}
     for each in seen.values():
         for device, point in _tmpfs(proc / str(each)):
             if device not in ours and device not in filled:
                 filled[device] = _filled(proc / str(each) / "root" / point.lstrip("/"))
-    return Usage(tasks, memory + sum(filled.values()))
+    files = sum(count for _, count in filled.values())
+    return Usage(tasks, memory + sum(size for size, _ in filled.values()), files * FILE_BYTES)
 
 
 def _family(pid: int, proc: Path) -> list[int]:
@@ -217,12 +220,13 @@ def _tmpfs(process: Path) -> Iterable[tuple[str, str]]:
             yield words[2], words[4]
 
 
-def _filled(path: Path) -> int:
+def _filled(path: Path) -> tuple[int, int]:
+    """Bytes and files of the file system that is mounted there."""
     try:
         told = os.statvfs(path)
     except OSError:
-        return 0
-    return (told.f_blocks - told.f_bfree) * told.f_frsize
+        return 0, 0
+    return (told.f_blocks - told.f_bfree) * told.f_frsize, told.f_files - told.f_ffree
 
 
 def _words(stat: Path) -> list[str]:

@@ -184,6 +184,12 @@ def memory_now(root: Path = Path("/")) -> int | None:
     return None
 
 
+def kernel_memory_now(root: Path = Path("/")) -> int | None:
+    """Bytes that the kernel has now for the cgroup: what it knows of files, above all. None where that is not told."""
+    told = _counter(root, ("memory.stat",), "slab") or next(_found(root, ("memory/memory.kmem.usage_in_bytes",)), "")
+    return int(told) if told.isdigit() else None
+
+
 def tasks_now(root: Path = Path("/")) -> int | None:
     """Processes and threads that the cgroup has now; None where that is not told."""
     current = next(_found(root, _CGROUP["pids_current"]), "")

@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,17 +46,39 @@ def test_what_has_ended_uses_nothing() -> None:
     assert bounds.usage(1 << 22) == bounds.Usage(0, 0)
 
 
-def test_a_tmpfs_of_its_own_counts(tmp_path: Path) -> None:
-    """Made by hand: only a jail has one. The container's own does not count."""
+@pytest.fixture
+def mounted(tmp_path: Path) -> Path:
+    """A /proc whose process 7 has a tmpfs of its own: made by hand, for only a jail has one, but /dev/shm is real. The
+    container's own does not count."""
     line = "30 1 0:{} / {} rw - tmpfs tmpfs rw\n"
-    for pid, mounts in (("self", line.format(5, "/run")), ("7", line.format(5, "/run") + line.format(9, "/tmp"))):
+    for pid, mounts in (("self", line.format(5, "/run")), ("7", line.format(5, "/run") + line.format(9, "/dev/shm"))):
         (tmp_path / pid / "ns").mkdir(parents=True)
         (tmp_path / pid / "mountinfo").write_text(mounts)
         (tmp_path / pid / "ns/mnt").symlink_to(f"mnt:[{pid}]")
     (tmp_path / "7" / "root").symlink_to("/")
-    told = bounds.usage(7, tmp_path).memory
-    assert told == pytest.approx(bounds._filled(Path("/tmp")), rel=0.1)
-    assert told > 0
+    return tmp_path
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory in /dev/shm."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        yield Path(name)
+
+
+def test_a_tmpfs_of_its_own_counts(mounted: Path, shared: Path) -> None:
+    before = bounds.usage(7, mounted).memory
+    (shared / "file").write_bytes(bytes(32 << 20))
+    assert bounds.usage(7, mounted).memory - before == pytest.approx(32 << 20, rel=0.2)
+
+
+def test_empty_files_in_it_count_by_what_the_kernel_has_for_them(mounted: Path, shared: Path) -> None:
+    before = bounds.usage(7, mounted)
+    for number in range(2000):
+        (shared / str(number)).touch()
+    after = bounds.usage(7, mounted)
+    assert after.kernel - before.kernel == pytest.approx(2000 * bounds.FILE_BYTES, rel=0.2)
+    assert after.memory - before.memory < 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -146,15 +169,30 @@ def test_one_that_keeps_within_them_is_left_alone(looked_at: None, monkeypatch: 
     assert (done.code, done.out, watch.exceeded) == (0, "ended\n", "")
 
 
+def test_one_whose_files_take_too_much_of_the_kernels_memory_is_ended(
+    looked_at: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little of its own the whole container has."""
+    monkeypatch.setattr(facts, "memory_now", lambda: 1 << 20)
+    monkeypatch.setattr(bounds, "usage", lambda pid: bounds.Usage(2, 1 << 20, 40 << 20))
+    watch = bounds.Watch(32 << 20)
+    assert sleeping(watch).code == -9
+    assert watch.exceeded == "the review used more than its 32 MB of memory"
+
+
 @pytest.mark.parametrize(
-    ("tasks", "memory", "looks"),
-    [(10, 0, False), (364, 0, False), (365, 0, True), (10, 101, True), (None, 0, True), (10, None, True)],
-)
+    ("tasks", "memory", "kernel", "looks"),
+    [
+        (10, 0, 0, False), (364, 0, 0, False), (365, 0, 0, True), (10, 101, 0, True), (10, 50, 50, False),
+        (10, 50, 51, True), (None, 0, 0, True), (10, None, 0, True), (10, 0, None, True),
+    ],
+)  # fmt: skip
 def test_a_jail_is_looked_at_only_if_it_can_be_too_much(
-    monkeypatch: pytest.MonkeyPatch, tasks: int | None, memory: int | None, looks: bool
+    monkeypatch: pytest.MonkeyPatch, tasks: int | None, memory: int | None, kernel: int | None, looks: bool
 ) -> None:
     monkeypatch.setattr(facts, "tasks_now", lambda: tasks)
     monkeypatch.setattr(facts, "memory_now", lambda: memory)
+    monkeypatch.setattr(facts, "kernel_memory_now", lambda: kernel)
     assert bounds.Watch(100)._may_be_too_much() is looks
 
 
@@ -162,10 +200,13 @@ def test_the_cgroup_is_read_in_both_hierarchies(tmp_path: Path) -> None:
     base = tmp_path / "sys/fs/cgroup"
     (base / "memory").mkdir(parents=True)
     assert facts.memory_now(tmp_path) is None
+    assert facts.kernel_memory_now(tmp_path) is None
+    (base / "memory/memory.kmem.usage_in_bytes").write_text("5\n")
+    assert facts.kernel_memory_now(tmp_path) == 5
     (base / "memory/memory.stat").write_text("rss 1\nshmem 1\ntotal_rss 30\ntotal_shmem 12\n")
     assert facts.memory_now(tmp_path) == 42
-    (base / "memory.stat").write_text("anon 7\nfile 100\nshmem 1\n")
-    assert facts.memory_now(tmp_path) == 8
+    (base / "memory.stat").write_text("anon 7\nfile 100\nshmem 1\nslab 3\n")
+    assert (facts.memory_now(tmp_path), facts.kernel_memory_now(tmp_path)) == (8, 3)
     (base / "memory.max").write_text("max\n")
     assert facts.memory_limit(tmp_path) == 1 << 62
     (tmp_path / "proc").mkdir()

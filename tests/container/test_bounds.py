@@ -8,6 +8,8 @@ from .stack import Stack, eventually
 BOMB = "python3 -c 'import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(0.1)'"
 # Half a gigabyte a second, so that it is seen in time.
 FLOOD = 'python3 -c \'import time\nf = open("/dev/shm/x", "wb")\nwhile f.write(bytes(1 << 22)): time.sleep(0.008)\''
+# Empty files take no room of a tmpfs, but a kilobyte of the kernel's memory each, which counts as the container's.
+FILES = 'python3 -c \'import itertools\nfor n in itertools.count(): open(f"/dev/shm/{n}", "w").close()\''
 # As fast as it goes: the kernel sees it first, and has to choose well.
 GREED = "python3 -c 'a = []\nwhile True: a.append(b\"x\" * (1 << 26))'; exit 1"
 
@@ -25,8 +27,8 @@ def used(stack: Stack, name: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("command", "reason"), [(BOMB, PROCESSES), (FLOOD, MEMORY), (GREED, "")],
-    ids=["fork bomb", "flood of tmpfs", "greed"],
+    ("command", "reason"), [(BOMB, PROCESSES), (FLOOD, MEMORY), (FILES, MEMORY), (GREED, "")],
+    ids=["fork bomb", "flood of tmpfs", "flood of empty files", "greed"],
 )  # fmt: skip
 def test_a_review_that_takes_all_ends_alone(stacks: Start, command: str, reason: str) -> None:
     """Two reviews at once, one of which runs `command`: it ends, which counts; the other goes on, and so does all."""
