@@ -176,6 +176,8 @@ def test_without_the_docker_package_it_says_how_to_get_it(monkeypatch: pytest.Mo
         ("healthy", "healthy: watching", "container-health", "ok"),
         ("unhealthy", "unhealthy: login: No key. Next: set it.", "login", "fault"),
         ("unhealthy", "starting: the first cycle runs", "container-health-unknown", "warning"),
+        ("starting", "unhealthy: login: No key. Next: set it.", "login", "fault"),
+        ("starting", "unhealthy: missing: Not told yet. Next: wait.", "container-health-unknown", "warning"),
         ("starting", "", "container-health-unknown", "warning"),
         ("none", "", "container-health-unknown", "warning"),
         ("unhealthy", "", "unexamined", "fault"),
@@ -185,6 +187,13 @@ def test_the_containers_health(status: str, said: str, cause: str, state: str) -
     line = container._health({"Status": status, "Log": [{"Output": said}]})
     assert (line.id, line.state) == (cause, state)
     assert state != "fault" or line.remedy
+
+
+def test_what_the_probe_said_before_a_restart_is_not_its_health() -> None:
+    said = {"Start": "2026-11-30T21:13:37.123456789+01:00", "Output": "unhealthy: login: No key. Next: set it."}
+    health = {"Status": "starting", "Log": [said]}
+    assert container._health(health, "2026-11-30T20:13:38.5Z").id == "container-health-unknown"
+    assert container._health(health, "2026-11-30T20:13:36.5Z").id == "login"
 
 
 # --- the engine

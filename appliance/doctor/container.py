@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from appliance.doctor.engine import is_local
 PROFILE = "review-appliance"
 GVISOR = "runsc"
 LABEL_FILE = "/proc/self/attr/current"
+TOLD = "unhealthy: "  # what the probe says of a health that is known
+MISSING = f"{TOLD}missing: "
 
 
 def check_running(container: Any) -> Iterator[Line]:
@@ -27,22 +30,33 @@ def check_running(container: Any) -> Iterator[Line]:
         yield found("running", "container-stopped", name=name, status=state["Status"], code=state["ExitCode"], why=why)
         return
     yield fine("running", f"The container {name} runs.")
-    yield _health(state.get("Health") or {})
+    yield _health(state.get("Health") or {}, str(state.get("StartedAt") or ""))
 
 
-def _health(health: Mapping[str, Any]) -> Line:
-    status, log = str(health.get("Status") or "none"), health.get("Log") or []
+def _health(health: Mapping[str, Any], started: str = "") -> Line:
+    """`started`: when the container was; the engine keeps what the probe said before that."""
+    status = str(health.get("Status") or "none")
+    log = [one for one in health.get("Log") or [] if not _before(str(one.get("Start") or ""), started)]
     said = str(log[-1].get("Output") or "").strip() if log else ""
     if status == "healthy":
         return fine("container-health", said or "healthy")
-    if status != "unhealthy" or said.startswith("starting"):
+    if said.startswith("starting") or (status != "unhealthy" and not said.startswith(TOLD)):
         return found("container-health", "container-health-unknown", said=said or status)
+    if said.startswith(MISSING) and status == "starting":  # it has only just been started
+        return found("container-health", "container-health-unknown", said=said)
     if not said:
         return found("container-health", "unexamined", why="the container is unhealthy and does not say why.")
-    cause, _, rest = said.removeprefix("unhealthy: ").partition(": ")
+    cause, _, rest = said.removeprefix(TOLD).partition(": ")
     sentence, _, remedy = rest.partition(" Next: ")
     fault = Fault(cause, sentence or said, remedy or "see `docker logs --tail 50 review-appliance`.")
     return of_fault("container-health", fault)
+
+
+def _before(start: str, started: str) -> bool:
+    try:
+        return datetime.fromisoformat(start) < datetime.fromisoformat(started)
+    except (ValueError, TypeError):  # not told, or one of them without its time zone
+        return False
 
 
 def check_image(client: Any, container: Any) -> Iterator[Line]:
