@@ -26,6 +26,7 @@ STALE = (
     "The appliance does not report its health. Next: see `docker logs --tail 50 review-appliance`, then "
     "`docker restart review-appliance`."
 )
+NOT_SHOWN = "Cycle, tokens and pull requests are not shown: they stand in the state volume, which cannot be used."
 IN_IMAGE = Path("/usr/local/bin/health-probe")  # what only the image has
 PRIORITIES = ("P0", "P1", "P2", "P3")
 
@@ -285,7 +286,10 @@ def settings_command() -> None:
 def status(as_json: bool) -> None:
     """Show health, cycle, and each pull request: head, state, attempts, next try."""
     with _open() as parts:
-        shown = _status(parts)
+        blocked = parts.blocked
+        shown = _unknown_status(parts, blocked) if blocked else _status(parts)
+    if blocked:
+        _echo(NOT_SHOWN, err=True)
     if as_json:
         _echo_json(shown)
         return
@@ -301,6 +305,8 @@ def status(as_json: bool) -> None:
     console.print(
         f"{health['state']}{': ' + health['cause'] if health['cause'] else ''}: {health['message']}", markup=False
     )
+    if blocked:
+        return
     console.print(
         f"last cycle ended {last['last_ended'] or 'never'}{' (failed)' if last['failed'] else ''},"
         f" next {last['next'] or 'soon'}",
@@ -356,6 +362,22 @@ def _status(parts: "Appliance") -> dict[str, Any]:
             }
             for pull in parts.store.states()
         ],
+    }
+
+
+def _unknown_status(parts: "Appliance", fault: "Fault") -> dict[str, Any]:
+    """The same while the state cannot be used: the fault, and nothing of the passing state as if it were known."""
+    from appliance.core.health import of_fault
+    from appliance.health import read
+
+    told = of_fault(fault, 0.0)
+    said = read(parts.settings.run_dir)
+    since = said.since if said and said.cause == fault.cause else None
+    return {
+        "health": {"state": told.state, "cause": told.cause, "message": told.message, "since": _time(since)},
+        "cycle": {"last_ended": None, "next": None, "failed": True},
+        "tokens": {"day": parts.store.spent().day, "used": None, "limit": parts.settings.tokens_per_day},
+        "pulls": [],
     }
 
 

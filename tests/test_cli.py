@@ -720,6 +720,30 @@ def test_a_rehearsal_finds_the_planted_defect_or_fails(cli: Cli, script: Script)
 # ---- the state volume
 
 
+def test_a_status_that_cannot_be_known_is_not_told_as_a_fact(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is overwritten while the loop runs: what a passing state has is no status."""
+    cli("cycle")
+    assert json.loads(cli("status", "--json").stdout)["health"]["state"] == "healthy"
+    monkeypatch.undo()
+    monkeypatch.setattr("os.getuid", lambda: 10001)
+    for path in (tmp_path / "state").glob("appliance.db*"):
+        path.unlink()
+    (tmp_path / "state" / "appliance.db").write_bytes(b"garbage" * 1000)
+    done = cli("status", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["health"]["state"], told["health"]["cause"]) == (0, "unhealthy", "state")
+    assert "The database is damaged" in told["health"]["message"] and "Next: " in told["health"]["message"]
+    assert (told["cycle"], told["pulls"]) == ({"last_ended": None, "next": None, "failed": True}, [])
+    assert (told["tokens"]["used"], "limit" in told["tokens"], "day" in told["tokens"]) == (None, True, True)
+    assert "are not shown" in done.stderr
+    done = cli("status")
+    assert done.stdout.startswith("unhealthy: state: The database is damaged")
+    assert "never" not in done.stdout and "tokens used" not in done.stdout and "no pull requests" not in done.stdout
+    assert "are not shown" in done.stderr
+
+
 def test_a_state_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     for command in (["retry", "x"], ["review", "x"], ["rehearse"]):
