@@ -9,7 +9,8 @@ BOMB = "python3 -c 'import os, time\nwhile True:\n  try: os.fork()\n  except OSE
 # Half a gigabyte a second, so that it is seen in time.
 FLOOD = 'python3 -c \'import time\nf = open("/dev/shm/x", "wb")\nwhile f.write(bytes(1 << 22)): time.sleep(0.008)\''
 # Empty files take no room of a tmpfs, but a kilobyte of the kernel's memory each, which counts as the container's.
-FILES = 'python3 -c \'import itertools\nfor n in itertools.count(): open(f"/dev/shm/{n}", "w").close()\''
+# Links, for one is a single call: Codex ends a command, and on a busy machine that came before half a million files.
+FILES = 'python3 -c \'import itertools, os\nfor n in itertools.count(): os.symlink("x", f"/dev/shm/{n}")\''
 # As fast as it goes: the kernel sees it first, and has to choose well.
 GREED = "python3 -c 'a = []\nwhile True: a.append(b\"x\" * (1 << 26))'; exit 1"
 
