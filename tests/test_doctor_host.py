@@ -128,6 +128,13 @@ def test_seccomp_rules_are_compared_by_what_they_hold() -> None:
     assert "other conditions" in told(softer).sentence
 
 
+@pytest.mark.parametrize("rules", [{"defaultAction": "SCMP_ACT_ALLOW"}, RULES | {"defaultErrnoRet": 38}, [], None])
+def test_a_seccomp_file_that_was_replaced_is_seen_though_it_is_in_force(rules: Any) -> None:
+    options = [*without("seccomp"), f"seccomp={json.dumps(rules)}"]
+    found = deviations(wanted_of(SERVICE, rules), given(SecurityOpt=options))
+    assert "seccomp-file-changed" in [line.id for line in found]
+
+
 @pytest.mark.parametrize("key", sorted(set(HOST) - {"Runtime"}))
 def test_what_the_engine_does_not_tell_is_never_fine(key: str) -> None:
     inspected = {"HostConfig": {k: v for k, v in HOST.items() if k != key}, "Config": {"User": ""}, "Mounts": []}

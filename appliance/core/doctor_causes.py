@@ -265,6 +265,13 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause("container-seccomp", "fault", "The container's seccomp rules are not docker/seccomp.json: {what}.", RECREATE),
     Cause(
+        "seccomp-file-changed",
+        "fault",
+        "The seccomp rules that compose.yaml names are not those of this version's docker/seccomp.json ({what}).",
+        "in the checkout `git checkout -- docker/seccomp.json compose.yaml` (`git diff` shows what you lose), then "
+        + RECREATE,
+    ),
+    Cause(
         "container-new-privileges",
         "fault",
         "no-new-privileges is not in force: a program with the setuid bit could gain rights.",

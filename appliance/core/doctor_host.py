@@ -1,7 +1,9 @@
 """Judging a container as the engine describes it, against what compose.yaml says it should be given."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from appliance.core.doctor import Line, fine, found, of_fault
@@ -13,6 +15,9 @@ _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docke
 _NEVER = frozenset(
     {"/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var", "/var/run"}
 )
+# SHA-256 of docker/seccomp.json as JSON, keys sorted and without spaces: the file itself may have been replaced, and
+# then what is in force agrees with it.
+OUR_RULES = "8e15ecef256aa596a01b4d57fde28fa040da90afc8404233099341d3c5c79e6c"
 _UNITS = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -103,6 +108,14 @@ def _seccomp(wanted: Wanted, given: Given) -> Iterator[Line]:
     else:
         what = _difference(wanted.seccomp, given.seccomp)
     yield found("seccomp", "container-seccomp", what=what)
+
+
+def _our_rules(wanted: Wanted, _: Given) -> Iterator[Line]:
+    text = json.dumps(wanted.seccomp, sort_keys=True, separators=(",", ":"))
+    if sha256(text.encode()).hexdigest() != OUR_RULES:
+        default = wanted.seccomp.get("defaultAction") if isinstance(wanted.seccomp, Mapping) else None
+        what = f"{default} by default, {len(_allowed(wanted.seccomp))} system calls allowed by name"
+        yield found("seccomp", "seccomp-file-changed", what=what)
 
 
 def _difference(wanted: Any, given: Any) -> str:
@@ -204,8 +217,8 @@ def _init(wanted: Wanted, given: Given) -> Iterator[Line]:
 
 
 RULES: tuple[Callable[[Wanted, Given], Iterator[Line]], ...] = (
-    _privileged, _capabilities, _seccomp, _new_privileges, _systempaths, _root, _user, _tmpfs, _limits, _socket,
-    _mounts, _state, _namespaces, _devices, _ports, _init,
+    _privileged, _capabilities, _seccomp, _our_rules, _new_privileges, _systempaths, _root, _user, _tmpfs, _limits,
+    _socket, _mounts, _state, _namespaces, _devices, _ports, _init,
 )  # fmt: skip
 
 

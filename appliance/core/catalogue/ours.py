@@ -84,7 +84,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "breach",
         "A command in the jail or in Codex's sandbox reached what it must not, so no review is started in it.",
-        f"start the container as compose.yaml does, with its own image: {RECREATE}; "
+        "start the container as this version's compose.yaml does, with its own image and with docker/seccomp.json "
+        f"unchanged (`git diff` in the checkout shows nothing): {RECREATE}; "
         f"if it comes again it is a fault of the appliance or of its Codex: {REPORT_DEEP}.",
         texts=(r"the (sandbox|jail) let a command",),
     ),
