@@ -132,6 +132,49 @@ def test_commands_tell_what_they_do_and_do_nothing(name: str, option: str) -> No
     assert "== " not in done.stderr, "something was started"
 
 
+DOCKER = """#!/bin/sh
+case "$*" in
+    "version -f"*) echo 27.0 ;;
+    "compose version"*) echo 2.30 ;;
+    "compose config -q") [ -z "$SAYS" ] || { printf '%s\\n' "$SAYS" >&2; exit 1; } ;;
+    "compose config") printf '    security_opt:\\n      - seccomp=%s\\n' "$RULES" ;;
+    "compose up"*) echo raw words >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "rules", "said", "built"),
+    [
+        ("", None, "seccomp rules cannot be used: {} is not there", False),
+        ("", '{"syscalls": [{"names": ["read"', "seccomp rules cannot be used: {} is not complete", True),
+        ("", "", "seccomp rules cannot be used: {} is not complete", True),
+        ("", '{"syscalls": [{}]}', "the container cannot be started", True),
+        (
+            '.env: line 8: unexpected "@" in "B@D ghp_secret"\nmore',
+            "",
+            "cannot read compose.yaml or .env: .env: ",
+            False,
+        ),
+    ],
+)
+def test_up_says_what_the_engine_or_compose_does_not_take(
+    says: str, rules: str | None, said: str, built: bool, tmp_path: Path
+) -> None:
+    docker, file = tmp_path / "docker", tmp_path / "seccomp.json"
+    docker.write_text(DOCKER)
+    docker.chmod(0o755)
+    if rules is not None:
+        file.write_text(rules)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SAYS": says, "RULES": str(file)}
+    done = subprocess.run([PROJECT / "docker/up"], env=env, capture_output=True, text=True, timeout=20, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("docker/up: ") and said.format(file) in last and " Next: " in last
+    assert ("Building" in done.stderr) == built and ("raw words" in done.stderr) == built
+    assert "secret" not in done.stderr and "image cannot be built" not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["docker/up", "docker/test", "docker/engine", ".ci/run", "docker/health-probe"])
 def test_commands_can_be_run(name: str) -> None:
     assert os.access(PROJECT / name, os.X_OK)
