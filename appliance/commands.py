@@ -1,5 +1,6 @@
 """What the commands do that is more than printing: find a target, review it once, publish it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,7 +48,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
     if target.strip() and path.is_dir():
         return _range(parts, path, base, head)
     local = parts.local([*filter(None, [parts.settings.local_repositories]), parts.sample])
-    if "#" in target and Path(target.split("#", maxsplit=1)[0]).is_dir():
+    if any(Path(target[: mark.start()]).is_dir() for mark in re.finditer("#", target)):  # paths may hold a # too
         if head:
             raise BadTarget("path#branch names the head already. Next: leave out --head.")
         return local, local.find(target, base)

@@ -490,6 +490,19 @@ def test_a_path_is_reviewed_against_its_default_branch_or_what_is_named(cli: Cli
     assert told["target"] == f"{repo.path}#feature"
 
 
+def test_a_branch_of_a_path_with_a_number_sign_is_reviewed_as_status_names_it(
+    cli: Cli, repo: Repo, tmp_path: Path
+) -> None:
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    name = f"{repo.path.rename(folder / 'hash#tag')}#feature"
+    given = {"APPLIANCE_LOCAL_REPOSITORIES": str(folder)}
+    for post in ([], ["--post"]):
+        done = cli("review", name, *post, **given)
+        assert done.exit_code == 0, done.stderr
+    assert name in [pull["target"] for pull in json.loads(cli("status", "--json", **given).stdout)["pulls"]]
+
+
 FORMS_OF_A_REPOSITORY = {
     "normal": [],
     "without a worktree": ["--no-checkout"],
