@@ -80,6 +80,25 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _github_url(value: str) -> str:
+    if urlsplit(value).hostname in ("github.com", "www.github.com"):  # its pages; they answer no request for the API
+        raise Unfit
+    return value
+
+
+def _model_url(value: str) -> str:
+    if value.endswith("/responses"):  # the base is asked for, and it would be there twice
+        raise Unfit
+    return value
+
+
+def _digits(value: object) -> object:
+    """Python would also take 3_00 and 1e2."""
+    if isinstance(value, str) and not re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*", value):
+        raise Unfit
+    return value
+
+
 def _secret(value: SecretStr | None) -> SecretStr | None:
     said = value.get_secret_value() if value else ""
     if not all("!" <= char <= "~" for char in said):  # it goes into a header
@@ -95,7 +114,7 @@ def _associations(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _context(value: str) -> str:
-    if not value.strip() or len(value) > 255:
+    if not value.strip() or len(value) > 255 or not value.isprintable():
         raise Unfit
     return value
 
@@ -133,8 +152,10 @@ def _stripped(value: object) -> object:
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)]
 Url = Annotated[str, AfterValidator(_url)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_stripped), AfterValidator(_secret)]
-Seconds = Annotated[float, Field(ge=1, le=86_400)]
-Tokens = Annotated[int, Field(ge=0, le=10**12)]
+Seconds = Annotated[float, Field(ge=1, le=86_400), BeforeValidator(_digits)]
+Whole = Annotated[int, BeforeValidator(_digits)]
+Tokens = Annotated[Whole, Field(ge=0, le=10**12)]
+Folder = Annotated[Path, AfterValidator(_absolute)]
 
 SECONDS = "a number of seconds from 1 to 86400, without a unit, such as {}"
 WHOLE = "a whole number from {} to {}, such as {}"
@@ -153,7 +174,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, case_sensitive=True, frozen=True)
 
     github_token: Secret = _set("GITHUB_TOKEN", None, "the token alone, printable ASCII characters without spaces")
-    github_url: Url = _set("APPLIANCE_GITHUB_URL", GITHUB_API, ADDRESS.format(GITHUB_API))
+    github_url: Annotated[Url, AfterValidator(_github_url)] = _set(
+        "APPLIANCE_GITHUB_URL",
+        GITHUB_API,
+        f"{ADDRESS.format(GITHUB_API)} (GitHub Enterprise Server: https://HOST/api/v3)",
+    )
     repositories: Annotated[Names, AfterValidator(_repositories)] = _set(
         "APPLIANCE_REPOSITORIES", (), f"owner/name or owner/*, {COMMAS}"
     )
@@ -161,7 +186,9 @@ class Settings(BaseSettings):
         "APPLIANCE_LOCAL_REPOSITORIES", None, "the whole path of a folder in the container, such as /repositories"
     )
     openai_api_key: Secret = _set("OPENAI_API_KEY", None, "the key alone, printable ASCII characters without spaces")
-    model_url: Url = _set("APPLIANCE_MODEL_URL", OPENAI_API, ADDRESS.format(OPENAI_API))
+    model_url: Annotated[Url, AfterValidator(_model_url)] = _set(
+        "APPLIANCE_MODEL_URL", OPENAI_API, f"{ADDRESS.format(OPENAI_API)} (/responses is added)"
+    )
     model: Annotated[str, AfterValidator(_model)] = _set(
         "APPLIANCE_MODEL", DEFAULT_MODEL, f"the name of a model, such as {DEFAULT_MODEL}"
     )
@@ -172,13 +199,13 @@ class Settings(BaseSettings):
     review_timeout: Seconds = _set("APPLIANCE_REVIEW_TIMEOUT", 1800, SECONDS.format(1800))
     tokens_per_review: Tokens = _set("APPLIANCE_TOKENS_PER_REVIEW", 10_000_000, WHOLE.format(0, 10**12, 10_000_000))
     tokens_per_day: Tokens = _set("APPLIANCE_TOKENS_PER_DAY", 0, WHOLE.format(0, 10**12, 100_000_000))
-    max_attempts: Annotated[int, Field(ge=1, le=100)] = _set("APPLIANCE_MAX_ATTEMPTS", 3, WHOLE.format(1, 100, 3))
-    reviews_at_once: Annotated[int, Field(ge=1, le=32)] = _set("APPLIANCE_REVIEWS_AT_ONCE", 2, WHOLE.format(1, 32, 2))
+    max_attempts: Annotated[Whole, Field(ge=1, le=100)] = _set("APPLIANCE_MAX_ATTEMPTS", 3, WHOLE.format(1, 100, 3))
+    reviews_at_once: Annotated[Whole, Field(ge=1, le=32)] = _set("APPLIANCE_REVIEWS_AT_ONCE", 2, WHOLE.format(1, 32, 2))
     block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = _set(
         "APPLIANCE_BLOCK_PRIORITY", "P1", "P0, P1, P2 or P3"
     )
     status_context: Annotated[str, AfterValidator(_context)] = _set(
-        "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters, such as codex-review"
+        "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters on one line, such as codex-review"
     )
     author_associations: Annotated[Names, AfterValidator(_associations)] = _set(
         "APPLIANCE_AUTHOR_ASSOCIATIONS",
@@ -191,8 +218,12 @@ class Settings(BaseSettings):
         "APPLIANCE_GITHUB_API_VERSION", "2022-11-28", "the date of a version of GitHub's API, such as 2022-11-28"
     )
     log_format: Literal["text", "json"] = _set("APPLIANCE_LOG_FORMAT", "text", "text or json")
-    state_dir: Path = _set("APPLIANCE_STATE_DIR", Path("/var/lib/appliance"), "the whole path of a folder")
-    run_dir: Path = _set("APPLIANCE_RUN_DIR", Path("/run/appliance"), "the whole path of a folder")
+    state_dir: Folder = _set(
+        "APPLIANCE_STATE_DIR", Path("/var/lib/appliance"), "the whole path of a folder, such as /var/lib/appliance"
+    )
+    run_dir: Folder = _set(
+        "APPLIANCE_RUN_DIR", Path("/run/appliance"), "the whole path of a folder, such as /run/appliance"
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -278,6 +309,9 @@ def _value(name: str, merged: Mapping[str, str], problems: list[str]) -> str | N
         return merged.get(name)
     if merged.get(name):
         problems.append(f"{name}: set either {name} or {name}_FILE, not both")
+        return None
+    if name in SECRETS and "/" not in path and not os.path.lexists(path):  # so perhaps the secret itself
+        problems.append(f"{name}_FILE: what it is set to is no path; type the whole path of a file, beginning with /")
         return None
     try:
         value = _text(path).strip()

@@ -183,20 +183,24 @@ BAD = {
     "GITHUB_TOKEN": ["a b", "a\nb", "gëh", "a\x00b"],
     "OPENAI_API_KEY": ["sk a", "sk\r\nX-Evil: 1", "ключ"],
     "APPLIANCE_GITHUB_URL": ["api.github.com", "ftp://x", "https://", "https://u:p@x", "https://x?q", "http://[::1",
-                             "http://h:99999", "http://h:x", "http://h:0", "http://h/ a", "file:///etc"],
-    "APPLIANCE_MODEL_URL": ["model", "https://x/v1#f", "http://h:99999/v1", "https://:443"],
+                             "http://h:99999", "http://h:x", "http://h:0", "http://h/ a", "file:///etc",
+                             "https://github.com", "https://www.GitHub.com/octo"],
+    "APPLIANCE_MODEL_URL": ["model", "https://x/v1#f", "http://h:99999/v1", "https://:443",
+                            "https://x/v1/responses", "https://x/v1/responses/"],
     "APPLIANCE_REPOSITORIES": ["octo", "octo/", "/app", "*/*", "o/a/b", "octo/app octo/lib", "octo/..", "octo/.",
                                "-o/a", "https://github.com/o/a"],
     "APPLIANCE_MODEL": ["a b", "-x", 'x"', "x\ny"],
     "APPLIANCE_REASONING_EFFORT": ["huge", "HIGH "],
-    "APPLIANCE_INTERVAL": ["0", "-1", "soon", "nan", "inf", "86401", "5m"],
+    "APPLIANCE_INTERVAL": ["0", "-1", "soon", "nan", "inf", "86401", "5m", "3_00", "1e2", "+5", "٣٠٠"],
     "APPLIANCE_REVIEW_TIMEOUT": ["0", "nan", "1e9"],
-    "APPLIANCE_MAX_ATTEMPTS": ["0", "2.5", "many", "101"],
+    "APPLIANCE_MAX_ATTEMPTS": ["0", "2.5", "many", "101", "1_0"],
     "APPLIANCE_REVIEWS_AT_ONCE": ["0", "33", "two"],
     "APPLIANCE_BLOCK_PRIORITY": ["P4", "1", "high"],
-    "APPLIANCE_STATUS_CONTEXT": ["x" * 256],
+    "APPLIANCE_STATUS_CONTEXT": ["x" * 256, "codex\nreview", "codex\x1b[31m", "codex\u2028review"],
     "APPLIANCE_AUTHOR_ASSOCIATIONS": ["FRIEND", ",", "OWNER,everyone"],
     "APPLIANCE_GITHUB_API_VERSION": ["latest"],
+    "APPLIANCE_STATE_DIR": ["rel", "./state"],
+    "APPLIANCE_RUN_DIR": ["rel", "~/run"],
     "APPLIANCE_LOG_FORMAT": ["xml"],
 }  # fmt: skip
 
@@ -228,7 +232,8 @@ def test_a_bad_value_is_refused_by_its_name_with_what_it_is_and_what_to_type(nam
         ("APPLIANCE_REPOSITORIES", "a,b,c,d,e", '"a", "b", "c" and 2 more cannot be used; type owner/name or owner/*, '
          "several with commas between them"),
         ("APPLIANCE_GITHUB_URL", "ghe.example", '"ghe.example" cannot be used; type http:// or https:// with a host, '
-         "without a user, a query or a fragment, such as https://api.github.com"),
+         "without a user, a query or a fragment, such as https://api.github.com (GitHub Enterprise Server: "
+         "https://HOST/api/v3)"),
         ("APPLIANCE_MODEL", "a\nb", '"a\\nb" cannot be used; type the name of a model, such as gpt-5.5'),
         ("APPLIANCE_LOCAL_REPOSITORIES", "work/x", '"work/x" cannot be used; type the whole path of a folder in the '
          "container, such as /repositories"),
@@ -397,6 +402,14 @@ def test_a_mistyped_name_does_not_pass_without_a_word(name: str, line: str | Non
 def test_what_would_break_only_later_is_said_at_the_start(given: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(said)):
         load(given, None)
+
+
+def test_a_secrets_file_that_may_be_the_secret_itself_is_not_told_but_how_to_write_it() -> None:
+    [problem] = refused({"GITHUB_TOKEN_FILE": "relative"})
+    assert problem == (
+        "GITHUB_TOKEN_FILE: what it is set to is no path; type the whole path of a file, beginning with /"
+    )
+    assert refused({"GITHUB_TOKEN_FILE": "secrets/x"})[0].startswith("GITHUB_TOKEN_FILE: secrets/x cannot be read")
 
 
 def test_an_empty_secret_file_is_said(tmp_path: Path) -> None:
