@@ -152,6 +152,17 @@ def test_a_broken_repository_fails_alone(root: Path, forge: LocalForge) -> None:
     assert forge.pulls(str(empty.path)) == []  # nothing to review is no fault
 
 
+def test_a_damaged_repository_is_the_persons_own_and_nothing_is_fetched_anew(root: Path, forge: LocalForge) -> None:
+    broken = shop(root, "broken")
+    (broken.path / ".git" / "HEAD").unlink()
+    with pytest.raises(ForgeError) as caught:
+        forge.pulls(str(broken.path))
+    assert str(caught.value).startswith(f"{broken.path} cannot be read: it is damaged (git rev-parse: fatal: not a git")
+    assert "`git fsck`" in caught.value.remedy and "restore" in caught.value.remedy
+    for words in ("kept copy", "anew", "nothing"):
+        assert words not in f"{caught.value} {caught.value.remedy}"
+
+
 @pytest.mark.parametrize("branch", ["feature#12", "-x", "--upload-pack=touch pwned", "é/a b".replace(" ", "-")])
 def test_find_takes_any_branch_name(root: Path, forge: LocalForge, branch: str) -> None:
     repo = shop(root, "sh#op")

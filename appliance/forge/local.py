@@ -18,6 +18,7 @@ from appliance.forge import Comment, ForgeError, Source
 from appliance.git import GitError, directory_name, git
 
 _NOBODYS = ("lost+found",)  # of a filesystem, and root's alone
+_OWN = {"mirror-corrupt": "it is damaged", "forge-not-found": "it is no git repository"}
 NOTES = "refs/notes/codex-review"
 SECONDS = 60.0
 _NOTE_AUTHOR = {
@@ -332,11 +333,17 @@ def _git(repository: str, *args: str) -> str:
     except GitError as error:
         raise ForgeError(
             "forge-not-found" if error.cause == "forge-not-found" else "forge-refused",
-            f"{repository} cannot be read: {error.sentence}",
-            remedy=f"run `git fsck` in it, or take it out of the folder; git says what is wrong: {error.remedy}",
+            f"{repository} cannot be read: {_own_words(error)}",
+            remedy="run `git fsck` in it, restore what is damaged (clone, backup), or take it out of the folder",
             permanent=True,
         ) from error
     return out.decode("utf-8", "replace")
+
+
+def _own_words(error: GitError) -> str:
+    """What git's failure means of a person's own repository: no kept copy, which would be fetched anew."""
+    what = _OWN.get(error.cause, error.brief)
+    return f"{what}{error.sentence.removeprefix(error.brief)}"
 
 
 def _default_branch(repository: str, name: str | None = None) -> tuple[str, str]:
