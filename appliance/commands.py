@@ -11,7 +11,7 @@ from appliance.core.pulls import Pull
 from appliance.core.verdict import WAITING, day_budget, running
 from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
-from appliance.forge.local import LocalForge
+from appliance.forge.local import LocalForge, NoSuchBranch
 from appliance.git import GitError, git
 from appliance.protocols import Forge
 from appliance.reviewing import Keep
@@ -51,7 +51,10 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
     if any(Path(target[: mark.start()]).is_dir() for mark in re.finditer("#", target)):  # paths may hold a # too
         if head:
             raise BadTarget("path#branch names the head already. Next: leave out --head.")
-        return local, local.find(target, base)
+        try:
+            return local, local.find(target, base)
+        except NoSuchBranch as error:
+            raise BadTarget(f"{error}. Next: {error.remedy}.") from None
     raise BadTarget(f"{target}: there is no such pull request or path here. Next: {FORMS}")
 
 

@@ -39,6 +39,13 @@ class LocalRows(Protocol):
     def set_local_gate(self, target: str, head_sha: str, gate: Gate) -> None: ...
 
 
+class NoSuchBranch(ForgeError):
+    """What a person has named is no branch of a repository."""
+
+    def __init__(self, message: str, *, remedy: str) -> None:
+        super().__init__("forge-not-found", message, remedy=remedy, permanent=True)
+
+
 class LocalForge:
     """The repositories in `roots`: a root itself, its children, and their children.
 
@@ -145,7 +152,7 @@ class LocalForge:
         """The pull request that a person names `path#branch`; `base` is another branch than the default one.
 
         Both may hold a `#`: the longest part that is a repository with such a branch wins. A branch that is merged
-        is found as closed. Raises ForgeError.
+        is found as closed. Raises ForgeError, NoSuchBranch if there is none of that name.
         """
         for cut in sorted((match.start() for match in re.finditer("#", target)), reverse=True):
             path, name = Path(target[:cut]), target[cut + 1 :]
@@ -161,11 +168,9 @@ class LocalForge:
                 if branch["refname"] == f"refs/heads/{name}":
                     pull = _pull(repository, branch, base_ref, base_sha)
                     return replace(pull, open=not _is_ancestor(repository, pull.head_sha, base_sha))
-        raise ForgeError(
-            "forge-not-found",
+        raise NoSuchBranch(
             f"{target} names no branch of a repository here",
             remedy="write it as path#branch, such as /repositories/shop#feature",
-            permanent=True,
         )
 
     def comments(self, pull: Pull) -> list[Comment]:
@@ -367,9 +372,11 @@ def _default_branch(repository: str, name: str | None = None) -> tuple[str, str]
     for candidate in candidates:
         if candidate in tips:
             return candidate, tips[candidate]
+    if name is not None and tips:
+        raise NoSuchBranch(f"{repository} has no branch {name}", remedy="name one of its branches by --base")
     raise ForgeError(
         "forge-not-found",
-        f"{repository} has no commits yet" if not tips else f"{repository} has no branch {name or 'main or master'}",
+        f"{repository} has no commits yet" if not tips else f"{repository} has no branch main or master",
         remedy="make a first commit" if not tips else "let HEAD name the default branch",
         permanent=True,
     )
