@@ -37,6 +37,9 @@ class _Range(LocalForge):
 
 def find(parts: Appliance, target: str, base: str | None, head: str | None) -> tuple[Forge, Pull]:
     """The forge and the pull request of what a person typed. Raises BadTarget, ForgeError, GitError."""
+    for option, value in (("--base", base), ("--head", head)):
+        if value is not None and not value.strip():  # an unset variable: HEAD in its place would be "nothing to review"
+            raise BadTarget(f"{option} is empty. Next: name a branch or a commit, or leave it out.")
     named = parse_target(target)
     if named and not Path(target).exists():
         if base or head:
