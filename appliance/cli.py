@@ -59,8 +59,8 @@ class Misuse(Failure):
     exit_code = 2
 
 
-def _of_fault(fault: "Fault") -> Failure:
-    return Failure(str(fault))
+def _of_fault(fault: "Fault", *more: str) -> Failure:
+    return Failure(" ".join(filter(None, (str(fault), *more))))
 
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -139,16 +139,18 @@ def serve() -> None:
 
 @main.command()
 def cycle() -> None:
-    """Run one cycle now. Exit 0, or 1 when it failed by a fault."""
+    """Run one cycle now; what waits for a mend is tried at once. Exit 0, or 1 when it failed by a fault."""
     from appliance.schedule import cycle_runs, run_cycle
 
     with _open(quiet=False) as parts:
         if cycle_runs(parts):
             click.echo("… a cycle is running; waiting for its end", err=True)
-        result = run_cycle(parts)
+        result = run_cycle(parts, by_hand=True)
     click.echo(f"{result.pulls} pull request{'' if result.pulls == 1 else 's'}, {result.reviewed} reviewed")
     if result.fault:
-        raise _of_fault(result.fault)
+        raise _of_fault(result.fault, result.again)
+    if result.again:
+        _echo(result.again, err=True)
 
 
 @main.command("selftest")

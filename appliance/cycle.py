@@ -37,12 +37,16 @@ FORGE_CYCLES_UNTIL_UNHEALTHY = 3
 
 @dataclass(frozen=True)
 class Result:
-    """What a cycle came to. `fault` is the first that was met, `unhealthy` the one that the health shows."""
+    """What a cycle came to. `fault` is the first that was met, `unhealthy` the one that the health shows.
+
+    `again` tells when reviews that all wait are tried again, and how a person has them tried sooner.
+    """
 
     fault: Fault | None
     unhealthy: Fault | None
     pulls: int
     reviewed: int
+    again: str = ""
 
     @property
     def failed(self) -> bool:
@@ -67,6 +71,9 @@ class Cycle:
     `credentials` is a digest of key and model: a fault of the login is forgotten when it changes. `no_login` is the
     fault of having none at all. `tokens_per_day` is the budget of the day, 0 for none. `on_health` is told what the
     health is to show, as soon as it is known.
+
+    `by_hand`: a person runs it, who may have mended what made reviews wait. They are tried once, and wait on if it is
+    not so; only a wait whose end the model's API named, and a budget, stay.
     """
 
     store: Store
@@ -83,6 +90,7 @@ class Cycle:
     credentials: str
     no_login: Fault | None = None
     tokens_per_day: int = 0
+    by_hand: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
     on_health: Callable[[Fault | None, int, str], None] = lambda _fault, _pulls, _waiting: None
     progress: Progress = field(default_factory=Progress)
@@ -118,9 +126,9 @@ class Cycle:
         heads = {target: seen.pull.head_sha for target, seen in listed.items()}
         held = self._memory.held()
         shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
-        self.on_health(shown, len(listed), self._waits(held, forge_faults))
+        self.on_health(shown, len(listed), self._waits(self._lifted(held), forge_faults))
         forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
-        planned, unasked = self._plan(listed, fault, held)
+        planned, unasked = self._plan(listed, fault, self._lifted(held))
         forge_faults += unasked
         forge_faults += self._publisher.show(listed, planned)
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
@@ -130,11 +138,13 @@ class Cycle:
         self._memory.set_forge_cycles(earlier_streak + 1 if forge_faults else 0)
         lasting = self._memory.lasting(heads)
         at_once = [ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1]
+        told = holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login, *lasting])
         result = Result(
-            fault=holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login, *lasting]),
+            fault=told,
             unhealthy=holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *at_once, *lasting]),
             pulls=len(listed),
             reviewed=sum(ending.outcome is Outcome.REVIEWED for ending in ended),
+            again=self._again(told, held),
         )
         self.on_health(result.unhealthy, result.pulls, self._waits(held, forge_faults))
         return result
@@ -177,7 +187,8 @@ class Cycle:
         pulls = [seen.pull for seen in listed.values()]
         learnt, faults = self._learn(listed)
         records = self.store.records(pulls) | learnt
-        actions = plan(pulls, records, self.clock(), self.policy, self._hold(fault, held))
+        due = {target: replace(record, faulted_at=0.0) for target, record in records.items()}
+        actions = plan(pulls, due if self.by_hand else records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
         return actions, faults
 
@@ -201,6 +212,15 @@ class Cycle:
         if stopping:
             return Hold(f"{stopping.cause}: {stopping.sentence}")
         return self._waiting(held)
+
+    def _lifted(self, held: Held | None) -> Held | None:
+        return holds.lifted(held, self.clock()) if self.by_hand else held
+
+    def _again(self, fault: Fault | None, held: Held | None) -> str:
+        if held is not None and fault == held.fault:
+            return holds.again(held, self.clock())
+        waits = fault is None and budget.hold_of(self.store.spent(), self.tokens_per_day, self.clock())
+        return str(budget.day_fault(self.tokens_per_day)) if waits else ""
 
     def _waiting(self, held: Held | None) -> Hold | None:
         """What passes by itself and holds up all reviews: of two the one that lasts longer."""
@@ -330,8 +350,7 @@ class Cycle:
     def _settle(self, seen: Seen, ending: Ending) -> None:
         """After an attempt: what the plan now says of this pull request is what its gate shows."""
         held = self._memory.held()
-        if ending.backs_off:
-            held = self._memory.after(ending, held)
+        held = self._memory.after(ending, held) if ending.backs_off else self._lifted(held)
         records = self.store.records([seen.pull])
         rule = RULES[ending.outcome]
         fault = ending.fault if rule.stops and not ending.backs_off and not rule.as_set else None

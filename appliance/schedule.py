@@ -45,9 +45,9 @@ GONE = Fault(
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 
 
-def run_cycle(parts: Appliance, progress: Progress | None = None) -> Result:
+def run_cycle(parts: Appliance, progress: Progress | None = None, *, by_hand: bool = False) -> Result:
     """One cycle, alone among all processes of this appliance; notes when it ended and when the next is due."""
-    result = guarded(parts, lambda: _alone(parts, progress))
+    result = guarded(parts, lambda: _alone(parts, progress, by_hand=by_hand))
     now = time.time()
     note = {"last_ended": now, "next": now + parts.settings.interval, "failed": result.failed}
     try:
@@ -65,7 +65,7 @@ def cycle_runs(parts: Appliance) -> bool:
     return lock is None
 
 
-def _alone(parts: Appliance, progress: Progress | None) -> Result:
+def _alone(parts: Appliance, progress: Progress | None, *, by_hand: bool) -> Result:
     with held(parts.settings.state_dir / "locks" / "cycle", timeout=ONE_CYCLE_SECONDS, stop=parts.stop):
         if parts.store.gone():
             parts.show_health(GONE, 0)
@@ -76,7 +76,7 @@ def _alone(parts: Appliance, progress: Progress | None) -> Result:
         for removed in (*parts.mirrors.tidy(time.time()), *parts.slots.tidy(time.time())):
             log.info("unused.removed", path=str(removed))
         parts.store.forget_answers_before(time.time() - KEPT_SECONDS)
-        return parts.cycle(progress).run()
+        return parts.cycle(progress, by_hand=by_hand).run()
 
 
 def guarded(parts: Appliance, cycle: Callable[[], Result]) -> Result:

@@ -283,7 +283,7 @@ class Appliance:
         if self._unsaid is unsaid:
             self._unsaid = None
 
-    def cycle(self, progress: Progress | None = None) -> Cycle:
+    def cycle(self, progress: Progress | None = None, *, by_hand: bool = False) -> Cycle:
         """A cycle over everything configured. Raises OSError and GitError if the sample cannot be made."""
         settings = self.settings
         return Cycle(
@@ -300,6 +300,7 @@ class Appliance:
             reviews_at_once=settings.reviews_at_once,
             credentials=self.credentials(),
             tokens_per_day=0 if settings.rehearsal else settings.tokens_per_day,
+            by_hand=by_hand,
             no_login=self.no_login(),
             stop=self.stop,
             on_health=self.show_health,

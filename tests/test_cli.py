@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -311,12 +312,35 @@ def test_a_retry_of_what_is_not_reviewed_promises_no_review(cli: Cli, script: Sc
 
 
 def test_a_retry_ends_the_wait_for_a_model(cli: Cli, script: Script) -> None:
-    script.ending = lambda _: failed(Outcome.MODEL_REFUSED)
+    script.ending = lambda _: failed(Outcome.QUOTA, time.time() + 3600)
     cli("cycle")
     script.ending = reviewed
-    assert cli("cycle").exit_code == 1, "it waits"
+    done = cli("cycle")
+    assert done.exit_code == 1, "it waits"
+    assert "It is not asked again until " in one_line(done)
+    assert one_line(done).endswith("`appliance retry TARGET` asks with the next cycle.")
     cli("retry", f"{APP}#1")
     assert cli("cycle").exit_code == 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.LOGIN, Outcome.MODEL_REFUSED, Outcome.QUOTA, Outcome.WORKSTATION])
+def test_a_cycle_by_hand_tries_what_waited_for_a_mend(outcome: Outcome, cli: Cli, script: Script) -> None:
+    script.ending = lambda _: failed(outcome)
+    cli("cycle")
+    script.ending = reviewed
+    done = cli("cycle")
+    assert (done.exit_code, done.stdout) == (0, "1 pull request, 1 reviewed\n")
+
+
+def test_a_cycle_by_hand_says_that_the_budget_of_the_day_is_used_up(cli: Cli, tmp_path: Path) -> None:
+    enough_of_today(60)
+    assert cli("status").exit_code == 0
+    store = open_store(tmp_path / "state" / "appliance.db")
+    store.take(1500, 0)
+    store.close()
+    done = cli("cycle", APPLIANCE_TOKENS_PER_DAY="1000")
+    assert (done.exit_code, done.stdout) == (0, "1 pull request, 0 reviewed\n")
+    assert done.stderr.splitlines()[-1].startswith("token-budget: The token budget of the day (1,000 tokens) is used")
 
 
 # ---- review

@@ -301,6 +301,48 @@ def test_an_uncounted_fault_is_never_tried_hot(world: World) -> None:
     assert sum(tries) <= 6
 
 
+@pytest.mark.parametrize("outcome", sorted(set(NO_ATTEMPT) - {Outcome.FORGE_UNREACHABLE}))
+def test_a_cycle_by_hand_tries_once_what_a_person_can_have_mended_and_the_loop_waits_on(
+    outcome: Outcome, world: World
+) -> None:
+    world.script = lambda *_: failed(outcome)
+    world.run()
+    world.run()
+    before = len(world.asked)
+    world.run()
+    assert len(world.asked) == before, "the loop waits"
+    world.by_hand = True
+    assert world.run().failed
+    assert len(world.asked) == before + 1
+    assert (world.attempts(), world.status().state) == (0, "waiting")
+    world.by_hand = False
+    world.run()
+    assert len(world.asked) == before + 1, "what was tried in vain waits on"
+    world.by_hand = True
+    world.script = lambda pull, _: reviewed(pull)
+    result = world.run()
+    assert (result.failed, result.unhealthy, world.gate()) == (False, None, GREEN)
+
+
+def test_a_cycle_by_hand_does_not_ask_before_a_reset_that_the_api_named(world: World) -> None:
+    world.script = lambda *_: failed(Outcome.QUOTA, world.now + 3 * INTERVAL)
+    world.run()
+    world.by_hand = True
+    assert world.run().again.endswith("`appliance retry TARGET` asks with the next cycle.")
+    assert len(world.asked) == 1
+
+
+def test_a_cycle_by_hand_that_can_ask_nobody_ends_no_wait(world: World) -> None:
+    world.script = lambda *_: failed(Outcome.MODEL_UNREACHABLE)
+    world.run()
+    world.run()
+    waits = world.store.note("held")["until"]
+    world.github.fail(method="GET", path="/pulls", status=502, times=20)
+    world.by_hand = True
+    world.run()
+    assert world.store.note("held")["until"] == waits
+
+
 def test_another_key_is_tried_at_once(world: World) -> None:
     world.script = lambda *_: failed(Outcome.LOGIN)
     world.run()

@@ -238,7 +238,9 @@ def test_what_waits_and_until_when(parts: Appliance) -> None:
     held = Held(Outcome.QUOTA, Fault("quota", "Used up.", "wait."), time.time() + 60, 1, 1, parts.credentials(), True)
     parts.store.set_note("held", asdict(held))
     line = list(loop.check(parts))[-1]
-    assert (line.id, line.state, line.remedy) == ("held", "warning", "wait.")
+    assert (line.id, line.state) == ("held", "warning")
+    assert line.remedy.startswith("wait. It is not asked again until ")
+    assert line.remedy.endswith("; `appliance retry TARGET` asks with the next cycle.")
     assert "UTC" in line.sentence and "quota" in line.sentence
 
 

@@ -77,7 +77,7 @@ class Cycles:
 
 def looped(parts: Appliance, cycles: Cycles, monkeypatch: pytest.MonkeyPatch, *, until: int) -> Loop:
     """Run the loop until so many cycles have ended, and end it with a SIGTERM."""
-    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, **_how: cycles(progress))
     loop = Loop(parts, parts.settings)
 
     def end() -> None:
@@ -186,7 +186,7 @@ def test_one_that_cannot_even_be_made_shows_its_cause_and_the_loop_goes_on(
 def test_when_it_ended_and_when_the_next_is_due_is_noted(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     for result, failed in ((GOOD, False), (Result(FAULT, None, 1, 0), True)):
         cycles = Cycles(parts, [lambda result=result: result])  # type: ignore[misc]
-        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, cycles=cycles: cycles(progress))
+        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, cycles=cycles, **_how: cycles(progress))
         assert run_cycle(parts) == result
         noted = parts.store.note("cycle")
         assert noted["failed"] is failed
@@ -196,7 +196,7 @@ def test_when_it_ended_and_when_the_next_is_due_is_noted(parts: Appliance, monke
 
 def test_two_processes_never_run_a_cycle_at_once(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
     cycles = Cycles(parts, [slowly])
-    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, **_how: cycles(progress))
     threads = [threading.Thread(target=run_cycle, args=(parts,)) for _ in range(2)]  # the lock is of the open file
     for thread in threads:
         thread.start()
@@ -265,7 +265,7 @@ def test_a_sigterm_that_does_not_wake_the_main_thread_ends_it_all_the_same(
     parts: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one does that comes just before the sleep: here it is delivered to another thread."""
-    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: Cycles(parts, [lambda: GOOD])(progress))
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, **_how: Cycles(parts, [lambda: GOOD])(progress))
 
     before = signal.getsignal(signal.SIGTERM)
 
@@ -309,7 +309,7 @@ def test_a_database_that_is_gone_is_said_before_the_next_cycle(
     replaced: bool, parts: Appliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cycles = Cycles(parts, [lambda: GOOD])
-    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None: cycles(progress))
+    monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, **_how: cycles(progress))
     assert run_cycle(parts) == GOOD
     for file in parts.settings.state_dir.glob("appliance.db*"):
         file.unlink()

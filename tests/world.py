@@ -95,6 +95,7 @@ class World:
     credentials: str = "key"
     no_login: Fault | None = None
     tokens_per_day: int = 0
+    by_hand: bool = False
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
@@ -167,6 +168,7 @@ class World:
             credentials=self.credentials,
             no_login=self.no_login,
             tokens_per_day=self.tokens_per_day,
+            by_hand=self.by_hand,
             stop=self.stop,
             on_health=self._on_health,
             clock=self.clock,

@@ -5,10 +5,14 @@ import re
 
 from appliance.core.faults import Fault, named
 
-FREE = "free disk space for Docker's volumes (`docker system df`), then the next cycle goes on by itself."
+FREE = (
+    "free disk space for Docker's volumes (`docker system df`). The next try goes on by itself; "
+    "`docker exec review-appliance appliance cycle` is one at once."
+)
 FREE_TMP = (
     "empty it with `docker restart review-appliance`: it is a tmpfs of the container. If it fills again, give "
-    "compose.yaml's `tmpfs: /tmp` a larger size and run `docker compose up -d --force-recreate`."
+    "compose.yaml's `tmpfs: /tmp` a larger size and run `docker compose up -d --force-recreate`. The next try goes on "
+    "by itself; `docker exec review-appliance appliance cycle` is one at once."
 )
 NO_TMP = "No usable temporary directory"  # Python's words, whether it is missing, read-only or full
 

@@ -66,6 +66,23 @@ def may_pass(held: Held) -> bool:
     return held.outcome not in (Outcome.LOGIN, Outcome.MODEL_REFUSED)
 
 
+def lifted(held: Held | None, now: float) -> Held | None:
+    """For a cycle that a person runs, who may have mended it: the wait is over, unless the other side named its end."""
+    if held is None or held.told:
+        return held
+    return replace(held, until=min(held.until, now))
+
+
+def again(held: Held, now: float) -> str:
+    """When it is tried again, and how a person has it tried at once."""
+    when = clock_time(held.until, now)
+    if held.told:
+        return f"It is not asked again until {when}; `appliance retry TARGET` asks with the next cycle."
+    if held.until <= now:
+        return "The next cycle tries again; `appliance cycle` is one now."
+    return f"It is tried again at {when}; `appliance cycle` tries at once."
+
+
 def hold_of(held: Held | None, now: float) -> Hold | None:
     """What the plan is told, while the back-off lasts."""
     if held is None or held.until <= now:

@@ -7,7 +7,7 @@ from appliance.core.budget import next_day
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.doctor_forge import duration
 from appliance.core.faults import Fault, full_stop
-from appliance.core.holds import clock_time
+from appliance.core.holds import again, clock_time
 from appliance.health import read
 from appliance.memory import Memory
 from appliance.wiring import Appliance
@@ -45,11 +45,11 @@ def _cycle(parts: Appliance) -> Line:
 def _holds(parts: Appliance) -> Iterator[Line]:
     memory = Memory(parts.store, parts.settings.interval, parts.credentials(), time.time, lambda: 0.0)
     held, now = memory.held(), time.time()
-    waits = [(held.fault, held.until)] if held is not None and held.until > now else []
+    waits = [(held.fault, held.until, again(held, now))] if held is not None and held.until > now else []
     day = parts.day_fault()
-    waits += [(day, next_day(now))] if day else []
-    for fault, until in waits:
-        told = {"cause": fault.cause, "sentence": fault.sentence, "remedy": fault.remedy}
+    waits += [(day, next_day(now), "")] if day else []
+    for fault, until, sooner in waits:
+        told = {"cause": fault.cause, "sentence": fault.sentence, "remedy": f"{fault.remedy} {sooner}".rstrip()}
         yield found("holds", "held", until=clock_time(until, now), **told)
     if not waits:
         yield fine("holds", "Nothing holds up the reviews.")
