@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,18 @@ def _settings() -> "Settings":
         raise Misuse(f"settings: {error}\nNext: correct .env and run `docker compose up -d`.") from None
 
 
+def _in_container(settings: "Settings", *folders: str) -> None:
+    """Refuse on a host what would make the container's `folders` there, unless its settings name others."""
+    if IN_IMAGE.exists() or settings.model_fields_set.issuperset(folders):
+        return
+    name = click.get_current_context().info_name
+    exec_ = "docker exec -it" if name == "login" else "docker exec"
+    raise Failure(
+        "container: this is not the appliance's container, and what the command works on is in there. Next: "
+        f"`{exec_} review-appliance appliance {name}`, with the same options; `docker/up` starts it."
+    )
+
+
 @contextmanager
 def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     """The appliance of this process, with what the edges raise turned into one line.
@@ -95,6 +107,7 @@ def _open(*, quiet: bool = True, usable: bool = False) -> "Iterator[Appliance]":
     `usable`: a state volume that cannot be used is a failure, not something to look at.
     """
     settings = _settings()
+    _in_container(settings, "state_dir", "run_dir")
     from sqlalchemy.exc import SQLAlchemyError
 
     from appliance.core.faults import full_stop
@@ -132,7 +145,10 @@ def serve() -> None:
     """Run the loop: the self-test and a cycle at start, then a cycle each interval."""
     from appliance.log import configure
     from appliance.serving import serve_forever
+    from appliance.settings import SettingsError, load
 
+    with suppress(SettingsError):  # bad ones leave it up and unhealthy
+        _in_container(load(), "state_dir", "run_dir")
     configure("text")
     serve_forever()
 
@@ -159,6 +175,7 @@ def cycle() -> None:
 def selftest_command(as_json: bool, deep: bool) -> None:
     """Examine the sandbox, nested as in a review. Exit 1 with cause and remedy."""
     settings = _settings()
+    _in_container(settings, "run_dir" if os.getuid() == 0 else "state_dir")
     from appliance.selftest import selftest
     from appliance.workdir import WorkDirs
 
@@ -248,6 +265,7 @@ def _show_fault(fault: "Fault") -> None:
 def login() -> None:
     """Log in to ChatGPT, with a device code, for reviews without an API key. Needs `docker exec -it`."""
     settings = _settings()
+    _in_container(settings, "state_dir")
     import signal
 
     from appliance.failures import shortage_of

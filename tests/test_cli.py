@@ -165,6 +165,24 @@ def test_bad_settings_are_told_all_at_once_by_every_command_that_needs_them() ->
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", ["status", "cycle", "login", "serve", "selftest", "retry x", "review x", "rehearse"]
+)
+def test_outside_of_the_container_nothing_is_made_and_it_is_said_how_to_get_in(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.cli.IN_IMAGE", tmp_path / "none")
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("a folder was made"))
+    monkeypatch.setattr("appliance.serving.serve_forever", lambda: pytest.fail("it was started"))
+    for folder in ("", "APPLIANCE_RUN_DIR" if command != "selftest" else ""):
+        env = {"APPLIANCE_STATE_DIR": None, "APPLIANCE_RUN_DIR": None} | ({folder: str(tmp_path)} if folder else {})
+        done = CliRunner().invoke(main, command.split(), env=env)
+        name = command.split(maxsplit=1)[0]
+        assert done.exit_code == 1
+        assert f"review-appliance appliance {name}`" in one_line(done)
+        assert ("exec -it" in done.stderr) == (name == "login")
+
+
 # ---- settings, selftest
 
 
