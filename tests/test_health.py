@@ -144,6 +144,29 @@ def test_the_probe_finds_the_run_directory_of_the_settings(tmp_path: Path) -> No
     assert subprocess.check_output([PROBE], env=environment, text=True) == "healthy: 12 pull requests seen\n"
 
 
+def test_the_probe_says_that_the_run_directory_of_the_settings_cannot_be_used() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        top.chmod(0o755)
+        copy = Path(shutil.copy(PROBE, top / "probe"))
+        other = 65534 if os.getuid() == 0 else None
+
+        def told(run_dir: str) -> str:
+            environment = {"APPLIANCE_RUN_DIR": run_dir}
+            done = subprocess.run(
+                [copy], check=False, env=environment, user=other, cwd=top, capture_output=True, text=True, timeout=10
+            )
+            assert (done.returncode, done.stderr, done.stdout.count("\n")) == (1, "", 1)
+            return done.stdout
+
+        top.chmod(0o555)
+        for bad in ("/nope", "/nope/below", f"{top}/run", f"{top}/probe", f"{top}/probe/x", "rel", str(top)):
+            assert told(bad).startswith(f"unhealthy: settings: APPLIANCE_RUN_DIR is {bad}, a folder that is not"), bad
+        top.chmod(0o777)
+        for good in (f"{top}/run", f"{top}/run/below", str(top)):
+            assert told(good).startswith("unhealthy: missing: "), good
+
+
 def test_since_is_kept_while_state_and_cause_stay(tmp_path: Path) -> None:
     for minute, now in enumerate(
         (HEALTHY, Health("healthy", "", "other words", 2000.0), BROKEN, of_fault(FAULT, 9999.0), HEALTHY)
