@@ -3,8 +3,10 @@
 A ladder that follows bwrap's own steps; the first rung that fails names the layer, and the facts beside it the cause.
 """
 
+import errno
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from appliance.core.disk import shortage
 from appliance.core.faults import Fault, classify, named
 
 OLDEST_BWRAP = (0, 9)
+TMP_BYTES = 64 * 1024  # in the container's /tmp: a review needs less than 16 KB there, and the battery no more
 PIDS_OF_A_REVIEW = 48  # measured: 28 on 2 cores, before the commands of the model start any
 PIDS_PER_CORE = 4  # Codex and ripgrep start threads by the number of cores
 
@@ -165,7 +168,8 @@ def _facts(learnt: Mapping[str, object], before: Mapping[str, int]) -> dict[str,
 
 
 def ground() -> Fault | None:
-    """What makes every rung senseless: root, a program that is not there, no room for the processes of a review."""
+    """What makes every rung senseless: root, a program that is not there, no room for the processes of a review or in
+    the container's /tmp."""
     if os.getuid() == 0:
         found = _root_facts()
         detail = str(found["detail"])
@@ -184,6 +188,21 @@ def ground() -> Fault | None:
     left, needed = facts.pids_left(), PIDS_OF_A_REVIEW + PIDS_PER_CORE * (os.cpu_count() or 1)
     if left is not None and left < needed:
         return named("pids-limit", f"{left} processes are left, a review needs {needed}", facts.read())
+    return no_room()
+
+
+def no_room() -> Fault | None:
+    """That what a review writes into the container's /tmp finds no room or no place there; None if it does."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"\0" * TMP_BYTES)
+            file.flush()
+    except OSError as error:
+        where = error.filename or (tempfile.tempdir and f"{tempfile.tempdir}/")
+        if short := _short(OSError(error.errno, error.strerror or str(error), where) if where else error):
+            return short
+        if error.errno in (errno.ENOENT, errno.EROFS, errno.EACCES):
+            return named("no-tmp-dir", str(error), facts.read())
     return None
 
 

@@ -3,11 +3,13 @@
 import base64
 import errno
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -162,11 +164,30 @@ def ids(lines: Iterator[Line]) -> list[str]:
 
 
 def test_the_state(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ids(state.check(parts.settings)) == ["state", "disk"]
+    assert ids(state.check(parts.settings)) == ["state", "disk", "disk", "disk"]
     monkeypatch.setattr(state, "LOW_BYTES", 1 << 60)
-    assert ids(state.check(parts.settings)) == ["state", "disk-low"]
+    assert ids(state.check(parts.settings)) == ["state", "disk-low", "disk", "disk"]
     monkeypatch.setattr(wiring, "blocked", lambda _: Fault("state", "No.", "space."))
     assert ids(state.check(parts.settings)) == ["state"]
+
+
+def test_little_room_in_tmp_and_none_in_run_are_said(parts: Appliance, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.disk_usage
+
+    def usage(path: Path) -> object:
+        return SimpleNamespace(total=512 << 20, free=15 << 20) if path == state.TMP else real(path)
+
+    def write(folder: Path) -> None:
+        if folder == parts.settings.run_dir:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    assert ids(state.check(parts.settings)) == ["state", "disk", "disk", "tmpfs-low"]
+    monkeypatch.setattr(state, "_write", write)
+    lines = list(state.check(parts.settings))
+    assert [line.id for line in lines] == ["state", "disk", "disk-full", "tmpfs-low"]
+    assert (lines[2].state, "docker restart" in lines[2].remedy) == ("fault", True)
+    assert str(parts.settings.run_dir) in lines[2].sentence
 
 
 def test_a_damaged_database_is_named_though_it_opens(parts: Appliance) -> None:

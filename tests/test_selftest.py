@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -332,6 +333,27 @@ def test_no_room_for_the_processes_of_a_review_is_a_fault(programs: Path, monkey
     assert ground().cause == "pids-limit"
     monkeypatch.setattr(facts, "pids_left", lambda: 10_000)
     assert selftest.ground() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "said"),
+    [
+        (OSError(28, "No space left on device"), "disk-full", "/tmp is full"),
+        (OSError(122, "Disk quota exceeded"), "disk-full", "/tmp is full"),
+        (FileNotFoundError(2, "No such file or directory", "/tmp/tmpx"), "no-tmp-dir", "no /tmp"),
+        (OSError(30, "Read-only file system", "/tmp/tmpx"), "no-tmp-dir", "no /tmp"),
+        (FileNotFoundError(2, "No usable temporary directory found in ['/tmp']"), "no-tmp-dir", "no /tmp"),
+    ],
+)
+def test_no_room_or_place_in_tmp_is_a_fault_before_a_review_meets_it(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, cause: str, said: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    assert (ground().cause, said in ground().sentence) == (cause, True)
 
 
 # Facts.

@@ -44,6 +44,12 @@ CAUSES: tuple[Cause, ...] = (
         "free disk space: `docker system df` shows what Docker holds.",
     ),
     Cause(
+        "tmpfs-low",
+        "warning",
+        "Only {free} are free at {where}, which the container loses at each start.",
+        "`docker restart review-appliance` empties it; if it fills again, report it.",
+    ),
+    Cause(
         "signing-key-missing",
         "fault",
         "signing.key is gone from the state volume, though there is a database beside it.",

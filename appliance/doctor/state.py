@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from appliance import wiring
+from appliance.core.disk import FREE_RUN
 from appliance.core.doctor import Line, fine, found, of_fault
-from appliance.failures import damaged
+from appliance.core.faults import Fault
+from appliance.failures import damaged, shortage_of
 from appliance.settings import Settings
 from appliance.store import damage
 
 LOW_BYTES = 2 * 1024**3
+LOW_PASSING_BYTES = 16 * 1024**2  # of a tmpfs, or a tenth of it if that is less
+TMP = Path("/tmp")
 TRIED_BYTES = 256 * 1024  # what is written to see that something can be
 
 
@@ -38,6 +42,24 @@ def check(settings: Settings) -> Iterator[Line]:
         yield found("disk", "disk-low", free=size(free), where=folder)
     else:
         yield fine("disk", f"{size(free)} are free at {folder}.")
+    yield from _passing(settings.run_dir)
+
+
+def _passing(run_dir: Path) -> Iterator[Line]:
+    """The container's tmpfs mounts. That /tmp is full or not there is the self-test's to say."""
+    try:
+        _write(run_dir)
+    except OSError as error:
+        if shortage_of(error) is None:
+            raise
+        yield of_fault("disk", Fault("disk-full", f"{run_dir} is full, so the health goes stale.", FREE_RUN))
+        run_dir = TMP
+    for folder in filter(Path.is_dir, dict.fromkeys((run_dir, TMP))):
+        room = shutil.disk_usage(folder)
+        if room.free < min(LOW_PASSING_BYTES, room.total // 10):
+            yield found("disk", "tmpfs-low", free=size(room.free), where=folder)
+        else:
+            yield fine("disk", f"{size(room.free)} are free at {folder}.")
 
 
 def _is_there(path: Path) -> bool:
