@@ -232,6 +232,32 @@ def test_what_confines_the_container(read: dict[str, str], writable: bool, cause
     assert ids(confinement.judge(CONFINED | read, writable=writable)) == causes
 
 
+@pytest.mark.parametrize(
+    ("mount", "pids", "setting", "told"),
+    [
+        ("/x /var/lib/appliance", "pid:[4026532183]", "somaxconn", []),
+        ("/docker.sock /run/docker.sock", "pid:[4026532183]", "somaxconn", ["/run/docker.sock"]),
+        ("/run/docker.sock /x", "pid:[4026532183]", "somaxconn", ["(/x)"]),
+        ("/x /y", "pid:[4026531836]", "somaxconn", ["processes"]),
+        ("/x /y", "pid:[4026532183]", "netdev_max_backlog", ["network"]),
+        ("/x /run/containerd.sock", "pid:[4026531836]", "netdev_max_backlog", ["socket", "processes", "network"]),
+    ],
+)
+def test_what_is_shared_with_the_host_is_seen_from_inside(
+    mount: str, pids: str, setting: str, told: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(f"1 0 0:1 / / ro - overlay o rw\n2 1 8:1 {mount} rw - ext4 e rw\n")
+    (tmp_path / "proc/self/ns/pid").symlink_to(pids)
+    (tmp_path / "proc/sys/net/core").mkdir(parents=True)
+    (tmp_path / "proc/sys/net/core" / setting).touch()
+    lines = tuple(confinement.shared(tmp_path))
+    assert len(lines) == len(told)
+    assert all(words in line.sentence and line.state == "fault" for words, line in zip(told, lines, strict=True))
+    judged = ids(confinement.judge(CONFINED, writable=False, shared=lines))
+    assert judged == ([line.id for line in lines] or ["confinement"])
+
+
 @pytest.mark.parametrize("name", CONFINED)
 def test_what_the_kernel_does_not_tell_confines_nothing(name: str) -> None:
     told = {key: value for key, value in CONFINED.items() if key != name}

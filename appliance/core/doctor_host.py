@@ -10,7 +10,7 @@ from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.faults import named
 
 STATE = "/var/lib/appliance"
-_SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
+SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock", "docker_engine")
 # Folders of the host that no review needs, and that lead to everything else.
 _NEVER = frozenset(
     {"/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr", "/var", "/var/run"}
@@ -172,7 +172,7 @@ def _limits(wanted: Wanted, given: Given) -> Iterator[Line]:
 
 def _socket(_: Wanted, given: Given) -> Iterator[Line]:
     for place in _places(given):
-        if place.endswith(_SOCKETS):
+        if place.endswith(SOCKETS):
             yield found("engine-socket", "container-engine-socket", what=place)
             return
 
