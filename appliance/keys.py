@@ -16,6 +16,10 @@ log = structlog.get_logger()
 KEY_BYTES = 32
 
 
+class LostKey(ValueError):
+    """The key that signed the reviews so far is not there; the message says what is."""
+
+
 def signing_key(path: Path) -> bytes:
     """The key at `path`, made on the first call. Raises OSError, and ValueError for a damaged one.
 

@@ -70,6 +70,9 @@ def _alone(parts: Appliance, progress: Progress | None, *, by_hand: bool) -> Res
         if parts.store.gone():
             parts.show_health(GONE, 0)
             return Result(GONE, GONE, 0, 0)
+        if lost := parts.key_fault():
+            parts.show_health(lost, 0)
+            return Result(lost, lost, 0, 0)
         sweep(parts.login.home)
         for removed in parts.keeper.reclaim():
             log.info("workdir.reclaimed", path=str(removed))
@@ -139,7 +142,7 @@ class Loop:
 
     def _cycle(self, scheduler: BackgroundScheduler) -> None:
         settings = self.parts.settings
-        if self.parts.blocked and blocked(self.wanted) is None:
+        if self._unusable() and blocked(self.wanted) is None:
             self.mended = True
             self.parts.stop.set()
             return
@@ -157,6 +160,15 @@ class Loop:
         finally:
             if not self.parts.stop.is_set():
                 self._schedule(scheduler, settings.interval)
+
+    def _unusable(self) -> bool:
+        """Whether the parts are of a state that cannot be worked on as it was opened."""
+        if self.parts.blocked:
+            return True
+        try:  # both gone: to begin as on an empty volume is for a person to say
+            return not self.parts.store.gone() and self.parts.key_fault() is not None
+        except OSError:  # the cycle meets it too, and says so
+            return False
 
     def _tell_next_steps(self) -> None:
         forge = self.parts.local([self.parts.sample])

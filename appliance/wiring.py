@@ -50,6 +50,11 @@ NO_TOKEN = Fault(
     "set GITHUB_TOKEN in .env and run `docker compose up -d`.",
 )
 
+SIGNING_KEY = "signing.key"
+ACCEPT_KEY = "accept-new-key"  # a file that a person makes in the state directory, once
+KEY_NOTE = "signing-key"
+KEY_REPLACED = Fault("state", "signing.key was replaced while the appliance runs.", "run `docker compose restart`.")
+
 
 @dataclass
 class Appliance:
@@ -213,6 +218,15 @@ class Appliance:
             found.append(self.local([settings.local_repositories]))
         return found
 
+    def key_fault(self) -> Fault | None:
+        """That signing.key is no longer the one that this process signs with. Raises OSError."""
+        if self.blocked:
+            return None
+        with suppress(FileNotFoundError):
+            if (self.settings.state_dir / SIGNING_KEY).read_bytes() == self.key:
+                return None
+        return blocked(self.settings) or KEY_REPLACED
+
     @property
     def delivery(self) -> Delivery:
         lock = self.settings.state_dir / "locks" / "delivery"
@@ -358,6 +372,13 @@ def blocked(settings: Settings) -> Fault | None:
     try:
         with _opened(settings, None):
             return None
+    except keys.LostKey as error:
+        accept = f"`docker exec review-appliance touch {settings.state_dir / ACCEPT_KEY}`"
+        remedy = (
+            "put the backup of signing.key back (README.md, Update, backup, removal). If there is none, accept "
+            f"another: {accept}; what the database has is not reviewed again, but no comment so far counts as our own."
+        )
+        return Fault("state", str(error), remedy)
     except (OSError, ValueError, SQLAlchemyError) as error:
         if is_damage(error):
             return fault_of(error)
@@ -386,11 +407,12 @@ def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
         folder.mkdir(parents=True, exist_ok=True)
     store = open_store(state / "appliance.db")
     try:
+        key = keys.signing_key(state / SIGNING_KEY) if fault else _signing_key(state, store)
         locks = OwnerLocks(state / "locks")
         parts = Appliance(
             settings=settings,
             store=store,
-            key=keys.signing_key(state / "signing.key"),
+            key=key,
             owner=locks.mine(),
             locks=locks,
             work=WorkDirs(state / "work"),
@@ -404,3 +426,27 @@ def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
         yield parts
     finally:
         parts.close()
+
+
+def _signing_key(state: Path, store: Store) -> bytes:
+    """The key, if it is the one that signed what was posted, or if a person accepts another; made if none signed.
+
+    Raises LostKey. A database from before this was noted takes the key that is there.
+    """
+    path, accept = state / SIGNING_KEY, state / ACCEPT_KEY
+    accepted = accept.exists()  # looked at before the note: who takes the file away has written that
+    noted, posted = store.note(KEY_NOTE), store.ever_posted()
+    if posted and not accepted and not path.exists():
+        raise keys.LostKey("signing.key is gone from the state volume: it signed the reviews that were posted so far.")
+    key = keys.signing_key(path)
+    digest = keys.digest(key.hex())
+    if posted and not accepted and noted not in (None, digest):
+        raise keys.LostKey("signing.key is not the one that signed the reviews that were posted so far.")
+    if accepted:
+        store.set_note(KEY_NOTE, digest)
+        accept.unlink(missing_ok=True)
+        log.warning("signing-key.accepted", text="no comment that another key signed counts as ours any more")
+    elif noted != digest:
+        with suppress(SQLAlchemyError):  # a full disk: it is noted once there is room
+            store.set_note(KEY_NOTE, digest)
+    return key

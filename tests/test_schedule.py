@@ -17,6 +17,8 @@ from structlog.testing import capture_logs
 from appliance import health, schedule, wiring
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health
+from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
 from appliance.cycle import Result
 from appliance.forge import ForgeError
 from appliance.forge.local import LocalForge
@@ -24,7 +26,7 @@ from appliance.git import GitError
 from appliance.process import Stopped
 from appliance.progress import Progress
 from appliance.schedule import Loop, run_cycle
-from appliance.settings import load
+from appliance.settings import Settings, load
 from appliance.store import open_store
 from appliance.wiring import Appliance, appliance
 
@@ -322,6 +324,90 @@ def test_a_database_that_is_gone_is_said_before_the_next_cycle(
     shown = health.read(parts.settings.run_dir)
     assert shown is not None
     assert shown.cause == "state"
+
+
+LOST = {"gone": lambda key: key.unlink(), "another": lambda key: key.write_bytes(b"another key of 32 bytes, as made")}
+
+
+@pytest.fixture
+def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr("os.getuid", lambda: 10001)  # root's volume is closed, whatever is in it
+    given = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
+    return load(given, None).model_copy(update={"interval": INTERVAL})
+
+
+def posted(parts: Appliance) -> None:
+    pull = Pull(target="o/r#1", repository="o/r", number=1, head_sha="a" * 40, base_ref="main", base_sha="b" * 40)
+    parts.store.seen_one("github", pull)
+    parts.store.learn(pull, Gate("success", "No findings"), "1", "https://x")
+
+
+@pytest.mark.parametrize("lose", LOST.values(), ids=LOST)
+def test_a_lost_signing_key_is_a_fault_until_it_is_back(
+    lose: Callable[[Path], None], volume: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, ours = volume.state_dir / "signing.key", b""
+    with appliance(volume) as parts:
+        cycles = Cycles(parts, [lambda: GOOD])
+        monkeypatch.setattr(Appliance, "cycle", lambda _, progress=None, **_how: cycles(progress))
+        posted(parts)
+        ours = key.read_bytes()
+        assert run_cycle(parts) == GOOD
+        lose(key)
+        left = key.read_bytes() if key.exists() else None
+        found = run_cycle(parts).unhealthy
+        assert found is not None and (found.cause, len(cycles.times)) == ("state", 1)
+        assert "signing.key is" in found.sentence and "accept-new-key" in found.remedy
+        shown = health.read(volume.run_dir)
+        assert shown is not None and (shown.state, shown.cause) == ("unhealthy", "state")
+    for _ in range(2):  # a restart, and every command: nothing is made or taken in its place
+        with appliance(volume) as parts:
+            assert parts.blocked is not None and parts.blocked.sentence == found.sentence
+    assert (key.read_bytes() if key.exists() else None) == left
+    key.write_bytes(ours)
+    with appliance(volume) as parts:
+        assert (parts.blocked, parts.key) == (None, ours)
+
+
+@pytest.mark.parametrize("lose", LOST.values(), ids=LOST)
+def test_another_signing_key_is_taken_when_a_person_accepts_it_and_once_only(
+    lose: Callable[[Path], None], volume: Settings
+) -> None:
+    key, accept = volume.state_dir / "signing.key", volume.state_dir / wiring.ACCEPT_KEY
+    with appliance(volume) as parts:
+        posted(parts)
+        before = parts.key
+        lose(key)
+        accept.touch()
+        rescue = threading.Timer(20, parts.stop.set)
+        rescue.start()
+        assert Loop(parts, volume).run(), "the loop opens it anew by itself"
+        rescue.cancel()
+    with appliance(volume) as parts:
+        assert (parts.blocked, parts.key == before, parts.key) == (None, False, key.read_bytes())
+    assert not accept.exists()
+    lose(key)
+    key.unlink(missing_ok=True)
+    with appliance(volume) as parts:
+        assert parts.blocked is not None
+
+
+def test_a_volume_that_does_not_know_its_key_yet_takes_the_one_there(volume: Settings) -> None:
+    """One of an earlier version, and a new one that a backup is put back to before anything was posted."""
+    with appliance(volume) as parts:
+        posted(parts)
+        parts.store.set_note(wiring.KEY_NOTE, None)
+    with appliance(volume) as parts:
+        assert parts.blocked is None
+        assert parts.store.note(wiring.KEY_NOTE)
+
+
+def test_a_backup_of_the_key_may_be_put_back_while_nothing_was_posted(volume: Settings) -> None:
+    with appliance(volume):
+        pass
+    LOST["another"](volume.state_dir / "signing.key")
+    with appliance(volume) as parts:
+        assert (parts.blocked, parts.key) == (None, b"another key of 32 bytes, as made")
 
 
 def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,9 @@ CAUSES: tuple[Cause, ...] = (
         "signing-key-missing",
         "fault",
         "signing.key is gone from the state volume, though there is a database beside it.",
-        "put the backup back (README.md, Update, backup, removal); without it the appliance makes a new key at its "
-        "next start: what the database has is not reviewed again, but no comment so far counts as the appliance's own.",
+        "put the backup back (README.md, Update, backup, removal). If there is none, accept a new one: "
+        "`docker exec review-appliance touch /var/lib/appliance/accept-new-key`; what the database has is not reviewed "
+        "again, but no comment so far counts as the appliance's own.",
     ),
     Cause(
         "health-starting",

@@ -46,6 +46,12 @@ class Reviews(Attempts):
                 self._end(db, attempt, Outcome.REVIEWED, "reviewed")
         return stored
 
+    def ever_posted(self) -> bool:
+        """Whether some review became a comment of ours, forgotten ones too."""
+        posted = sa.select(reviews.c.id).where(reviews.c.comment_id.is_not(None)).limit(1)
+        with self._engine.connect() as db:
+            return db.execute(posted).first() is not None
+
     def adopt(self, attempt: int, owner: str, review: Review, gate: Gate, at: float) -> Adopted:
         """Store the result of `attempt`, which a process left behind that ended, or that could not store it.
 
