@@ -407,7 +407,7 @@ def _opened(settings: Settings, fault: Fault | None) -> Iterator[Appliance]:
         folder.mkdir(parents=True, exist_ok=True)
     store = open_store(state / "appliance.db")
     try:
-        key = keys.signing_key(state / SIGNING_KEY) if fault else _signing_key(state, store)
+        key = keys.signing_key(state / SIGNING_KEY, passing=True) if fault else _signing_key(state, store)
         locks = OwnerLocks(state / "locks")
         parts = Appliance(
             settings=settings,

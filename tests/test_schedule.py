@@ -410,6 +410,13 @@ def test_a_backup_of_the_key_may_be_put_back_while_nothing_was_posted(volume: Se
         assert (parts.blocked, parts.key) == (None, b"another key of 32 bytes, as made")
 
 
+def test_the_key_of_a_passing_state_is_not_told_of(volume: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.wiring.blocked", lambda _: FAULT)
+    with capture_logs() as logs, appliance(volume):
+        pass
+    assert [line["event"] for line in logs] == []
+
+
 def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 10001)
     (tmp_path / "state").mkdir()
