@@ -346,6 +346,12 @@ NEXT_STEPS = (
 )
 
 
+READ_ONLY_REMEDY = (
+    "put the line `- state:/var/lib/appliance` (without `:ro`) under `volumes` in compose.yaml and run "
+    "`docker compose up -d --force-recreate`. If it stands there, the host's disk went read-only: see `sudo dmesg`."
+)
+
+
 def no_run_dir(settings: Settings) -> Fault | None:
     """Why the run directory cannot be used, if it cannot. Makes it."""
     run_dir = settings.run_dir
@@ -384,9 +390,31 @@ def blocked(settings: Settings) -> Fault | None:
             return fault_of(error)
         said = words(error)[:300]
         remedy = f"make {settings.state_dir} writable for uid {os.getuid()} and see that it has free space."
+        if mount := _read_only_mount(settings.state_dir):
+            found = (
+                f"{mount} is mounted read-only"
+                if mount != Path("/")
+                else f"no volume is mounted at {settings.state_dir}"
+            )
+            said, remedy = f"{found}: {said}", READ_ONLY_REMEDY
         if isinstance(error, ValueError):  # not the volume but what is in it; the message has its own next step
             said, _, remedy = said.partition("; ")
         return Fault("state", f"The state volume cannot be used: {said}", remedy, str(error))
+
+
+def _read_only_mount(folder: Path) -> Path | None:
+    """Where the file system that holds `folder` is mounted, if that is read-only. Never raises."""
+    found = folder.absolute()
+    try:
+        while not os.path.lexists(found):
+            found = found.parent
+        if not os.statvfs(found).f_flag & os.ST_RDONLY:
+            return None
+        while not found.is_mount():
+            found = found.parent
+    except OSError:
+        return None
+    return found
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The loop: the next cycle an interval after the last one ended, whatever became of that one."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy.exc import DatabaseError, OperationalError
@@ -426,6 +428,32 @@ def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monke
     assert found is not None
     assert found.cause == "state"
     assert "rm -f /var/lib/appliance/appliance.db*" in found.remedy
+
+
+@pytest.mark.parametrize("volume_is_there", [True, False])
+def test_a_read_only_state_is_not_said_to_lack_rights_or_space(
+    volume_is_there: bool, volume: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = volume.state_dir
+    state.mkdir()
+    real = os.statvfs(state)
+    read_only = SimpleNamespace(f_flag=real.f_flag | os.ST_RDONLY)
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(state))
+
+    monkeypatch.setattr("appliance.wiring.open_store", refuse)
+    found = wiring.blocked(volume)
+    assert found is not None and "writable for uid 10001" in found.remedy, "where it is not read-only"
+    monkeypatch.setattr("os.statvfs", lambda _: read_only)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path in ({state, Path("/")} if volume_is_there else {Path("/")}))
+    found = wiring.blocked(volume)
+    assert found is not None and found.cause == "state"
+    assert (
+        f"{state} is mounted read-only" if volume_is_there else f"no volume is mounted at {state}"
+    ) in found.sentence
+    assert "- state:/var/lib/appliance" in found.remedy and "compose.yaml" in found.remedy
+    assert "uid" not in found.remedy and "space" not in found.remedy
 
 
 def test_a_run_directory_that_cannot_be_made_is_no_fault_of_the_volume(
