@@ -16,10 +16,11 @@ from appliance.store import is_damage, words
 
 log = structlog.get_logger()
 
+LOST_WITH_IT = "history, attempts and today's count of tokens, so that APPLIANCE_TOKENS_PER_DAY begins anew"
 DAMAGED_REMEDY = (
     "delete the database: `docker compose stop && docker compose run --rm --no-deps appliance sh -c "
-    "'rm -f /var/lib/appliance/appliance.db*' && docker compose start`. Reviews are read back from the forge; only "
-    "history and attempts are lost. Keep signing.key."
+    "'rm -f /var/lib/appliance/appliance.db*' && docker compose start`. Reviews are read back from the forge; lost "
+    f"are {LOST_WITH_IT}. Keep signing.key."
 )
 
 

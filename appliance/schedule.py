@@ -20,7 +20,7 @@ from appliance import redaction, sample
 from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.cycle import Result
-from appliance.failures import fault_of
+from appliance.failures import LOST_WITH_IT, fault_of
 from appliance.flock import held, try_lock
 from appliance.login_made import sweep
 from appliance.process import Stopped
@@ -40,7 +40,7 @@ ONE_CYCLE_SECONDS = 24 * 3600.0
 GONE = Fault(
     "state",
     "The database was deleted or replaced while the appliance runs.",
-    "run `docker compose restart`. Reviews are read back from the forge; only history and attempts are lost.",
+    f"run `docker compose restart`. Reviews are read back from the forge; lost are {LOST_WITH_IT}.",
 )
 _MARKER = re.compile(r"\n*<!-- .*? -->\s*$", re.DOTALL)  # hidden on a forge, noise in a log
 

@@ -428,6 +428,8 @@ def test_a_database_that_is_none_is_not_said_to_lack_space(tmp_path: Path, monke
     assert found is not None
     assert found.cause == "state"
     assert "rm -f /var/lib/appliance/appliance.db*" in found.remedy
+    for remedy in (found.remedy, schedule.GONE.remedy):
+        assert "today's count of tokens" in remedy and "only" not in remedy
 
 
 @pytest.mark.parametrize("volume_is_there", [True, False])
