@@ -60,3 +60,18 @@ def test_when_to_come_back(last: Answer, retry_at: float | None) -> None:
     ending = ending_of([last])
     assert ending is not None
     assert ending.retry_at == retry_at
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(500, message="boom"), "The model's API failed: HTTP 500: boom"),
+        (Answer(502), "The model's API failed: HTTP 502"),
+        (Answer(429, message="slow down"), "The model's API is busy: HTTP 429: slow down"),
+        (Answer(None, message="no route to host"), "The model's API cannot be reached: no route to host"),
+    ],
+)
+def test_an_api_that_answered_is_told_with_the_code_of_its_answer(answer: Answer, said: str) -> None:
+    ended = ending_of([answer])
+    assert ended is not None and ended.fault is not None
+    assert (ended.reason, ended.fault.sentence) == (said, said)

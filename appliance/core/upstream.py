@@ -105,7 +105,8 @@ def _refused(sentence: str, remedy: str) -> Callable[[Answer], Ending]:
 
 def _unreachable(sentence: str) -> Callable[[Answer], Ending]:
     def ending(last: Answer) -> Ending:
-        said = f"{sentence}: {last.said}"
+        told = last.status is not None and last.message  # "boom" alone would not say that an API answered
+        said = f"{sentence}: " + (f"HTTP {last.status}: {last.message}" if told else last.said)
         remedy = "nothing if it passes by itself; else check APPLIANCE_MODEL_URL and this machine's network."
         fault = Fault("model-unreachable", said, remedy, last.message)
         return Ending(Outcome.MODEL_UNREACHABLE, said, fault=fault, retry_at=last.retry_at)
@@ -149,6 +150,7 @@ _RULES: tuple[tuple[Callable[[Answer], bool], Callable[[Answer], Ending]], ...] 
         lambda last: last.status is not None and 300 <= last.status < 400,
         _refused("The model's API redirects.", "set APPLIANCE_MODEL_URL to the address that answers itself."),
     ),
+    (lambda last: (last.status or 0) >= 500, _unreachable("The model's API failed")),
     (lambda _: True, _unreachable("The model's API cannot be reached")),
 )
 
