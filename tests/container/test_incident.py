@@ -57,3 +57,23 @@ def _nothing_happens(stack: Stack, old: dict[str, Any], new: dict[str, Any], gat
     assert stack.state["Status"] == "running"
     review = stack.exec("review", f"{REPOSITORY}#{new['number']}")
     assert review.code == 1 and "proc-masked: " in review.err, review
+
+
+def test_a_full_tmp_is_found_before_a_review_meets_it_and_its_end_by_the_next_cycle(stacks: Start) -> None:
+    stack = stacks()
+    stack.start()
+    stack.wait_health("healthy")
+    stack.exec("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
+    told = stack.exec("appliance", "selftest", "--json")
+    assert (told.code, told.json["fault"]["cause"]) == (1, "disk-full")
+    pull = stack.pull()
+    assert "docker restart" in stack.wait_health("unhealthy", "unhealthy: disk-full: The container's /tmp is full.")
+    stack.wait_gate(pull["head_sha"], *WAITING)
+    assert stack.exec("appliance", "doctor").code == 1
+    cycle = stack.exec("appliance", "cycle")
+    assert (cycle.code, "disk-full: " in cycle.err) == (1, True)
+    assert stack.model.asked(pull["head_sha"]) == 0, "the doctor alone has asked, for nothing"
+    assert stack.row(1)["attempts"] == 0
+    assert stack.exec("rm", "/tmp/full").code == 0
+    stack.wait_gate(pull["head_sha"], "failure")
+    stack.wait_health("healthy")

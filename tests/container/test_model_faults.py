@@ -44,6 +44,20 @@ def test_401_is_the_login_and_counts_nothing(stack: Stack) -> None:
     stack.wait_health("healthy")
 
 
+def test_a_cycle_by_hand_tries_what_was_mended_and_the_loop_would_still_wait_for(stacks: Start) -> None:
+    stack = stacks(APPLIANCE_INTERVAL=600)
+    pull = begin(stack, status=404, body=error("model_not_found", "The model does not exist."))
+    stack.wait_health("unhealthy", "unhealthy: model-refused: ")
+    vain = stack.exec("appliance", "cycle")
+    assert (vain.code, "`appliance cycle` tries at once" in vain.err) == (1, True), vain
+    uncounted(stack, pull["head_sha"])
+    stack.model.clear()
+    mended = stack.exec("appliance", "cycle")
+    assert (mended.code, mended.out) == (0, "1 pull request, 1 reviewed\n"), mended
+    assert stack.gate(pull["head_sha"])[0] == "failure"  # type: ignore[index]
+    stack.wait_health("healthy")
+
+
 def test_usage_limit_waits_until_its_reset(stack: Stack) -> None:
     reset = time.time() + 3 * 3600
     limit = error("usage_limit_reached", "The usage limit has been reached", resets_at=int(reset), plan_type="plus")
