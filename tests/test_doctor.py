@@ -267,6 +267,11 @@ def test_what_the_kernel_does_not_tell_confines_nothing(name: str) -> None:
 # --- the loop
 
 
+def test_what_stands_in_a_volume_that_cannot_be_used_is_not_told_from_a_passing_state(parts: Appliance) -> None:
+    parts.blocked = Fault("state", "No.", "space.")
+    assert ids(loop.check(parts))[1:] == ["unexamined"]
+
+
 def test_the_loop(parts: Appliance) -> None:
     assert ids(loop.check(parts)) == ["stale", "health-starting", "holds"]
     health.write(parts.settings.run_dir, Health("healthy", "", "watching", 0.0), valid_for=60)

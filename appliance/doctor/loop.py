@@ -26,6 +26,9 @@ def check(parts: Appliance) -> Iterator[Line]:
         yield of_fault("health", Fault(health.cause, sentence, remedy or "see `docker logs review-appliance`."))
     else:
         yield fine("health", f"The appliance is healthy: {full_stop(health.message)}")
+    if parts.blocked:
+        yield found("cycle", "unexamined", why="what is known of cycles and waits stands in the state volume.")
+        return
     yield _cycle(parts)
     yield from _holds(parts)
 
