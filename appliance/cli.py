@@ -63,10 +63,47 @@ def _of_fault(fault: "Fault", *more: str) -> Failure:
     return Failure(" ".join(filter(None, (str(fault), *more))))
 
 
+@contextmanager
+def _brief() -> "Iterator[None]":
+    """A mistyped command is one line too, not the three that click has for it."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:  # the whole help, for who typed the bare name
+        raise
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "appliance"
+        said = " ".join(error.format_message().split()).rstrip(".")
+        stop = "" if said.endswith("?") else "."
+        raise Misuse(f"usage: {said}{stop} Next: `{path} --help` shows what can be typed.") from None
+
+
+class _Command(click.Command):
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _brief():
+            return super().make_context(*args, **extra)
+
+
+class _Group(click.Group):
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _brief():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _brief():
+            return super().invoke(ctx)
+
+
+class _Priority(click.Choice[str]):
+    """Click shows in lower case what may be written in either."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return f"{value!r} is not one of {', '.join(PRIORITIES)}"
+
+
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
 
-@click.group(context_settings=HELP)
+@click.group(cls=_Group, context_settings=HELP)
 @click.version_option(__version__, prog_name="appliance")
 def main() -> None:
     """Reviews pull requests with Codex, and never blames them for a fault that is not theirs."""
@@ -447,7 +484,7 @@ def rehearse(form: str) -> None:
         click.echo("\nThe chain works: jail, gate, Codex, sandbox and schema. This was a rehearsal, not a real review.")
 
 
-@main.command(context_settings=HELP)
+@main.command(cls=_Command, context_settings=HELP)
 @click.version_option(__version__, prog_name="review-appliance")
 @click.argument("target")
 @click.option("--base", help="With a path: the branch or commit to compare with (default: the default branch).")
@@ -456,7 +493,8 @@ def rehearse(form: str) -> None:
 @click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text")
 @click.option(
     "--fail-on",
-    type=click.Choice(PRIORITIES, case_sensitive=False),
+    type=_Priority(PRIORITIES, case_sensitive=False),
+    metavar=f"[{'|'.join(PRIORITIES)}]",
     help=f"Exit {FOUND} on such a finding or a graver one.",
 )
 def review(target: str, base: str | None, head: str | None, post: bool, form: str, fail_on: str | None) -> None:

@@ -141,8 +141,17 @@ def one_line(done: Result) -> str:
 def test_a_usage_error_is_exit_code_2(args: list[str]) -> None:
     done = program(*args)
     assert done.returncode == 2
-    assert done.stderr.startswith("Usage: ")
-    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1, "each error is one line"
+    assert done.stderr.startswith("usage: ") and " Next: `appliance" in done.stderr.replace(
+        "python -m appliance.cli", "appliance"
+    )
+
+
+def test_the_short_names_usage_error_is_one_line_too_and_a_bare_name_shows_the_help() -> None:
+    done = CliRunner().invoke(review, ["--nonsense"], prog_name="review")
+    assert (done.exit_code, done.stderr.count("\n"), "`review --help`" in done.stderr) == (2, 1, True)
+    assert "Usage: " in program().stderr + program().stdout and "P0|P1|P2|P3" in program("review", "--help").stdout
+    assert "'P4' is not one of P0, P1, P2, P3. Next: " in program("review", "x", "--fail-on", "P4").stderr
 
 
 def test_every_command_has_help() -> None:
