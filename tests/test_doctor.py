@@ -211,6 +211,14 @@ def test_a_lost_signing_key_is_named_and_not_made_anew(parts: Appliance) -> None
     assert not key.exists()
 
 
+def test_a_mistyped_setting_is_a_sentence_that_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("APPLIANCE_INTERVALL", "APPLIANCE_XXXXXXXXXXXXXXXXXXXX"):
+        monkeypatch.setenv(name, "1")
+    near, far = (line.sentence for line in inside._settings(settings.load({}, None)))
+    assert near == "APPLIANCE_INTERVALL is no setting; is APPLIANCE_INTERVAL meant?"
+    assert far == "APPLIANCE_XXXXXXXXXXXXXXXXXXXX is no setting."
+
+
 # --- what confines it
 
 

@@ -28,7 +28,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "setting-unknown",
         "warning",
-        "{said}.",
+        "{said}",
         "correct the name in .env, then `docker compose up -d`; README.md lists the settings.",
     ),
     Cause(

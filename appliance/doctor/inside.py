@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from appliance.core.doctor import Line, fine, found, of_fault
-from appliance.core.faults import Fault
+from appliance.core.faults import Fault, full_stop
 from appliance.doctor import confinement, forge, loop, model, sandbox, state
 from appliance.doctor.guard import guarded
 from appliance.settings import Settings, SettingsError, load, unknown
@@ -45,7 +45,7 @@ def _parts(settings: Settings, *, deep: bool) -> Iterator[Line]:
 def _settings(settings: Settings) -> Iterator[Line]:
     odd = unknown()
     for said in odd:
-        yield found("settings", "setting-unknown", said=said)
+        yield found("settings", "setting-unknown", said=full_stop(said))
     if not odd:
         watched = "the sample only" if settings.rehearsal else "what is configured"
         yield fine("settings", f"Every setting is good; {watched} is watched.")
