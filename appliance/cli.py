@@ -310,6 +310,10 @@ def login() -> None:
     from appliance.login import Login
     from appliance.login_made import NoLogin, device_login
 
+    if not sys.stdin.isatty():  # then a Ctrl-C ends `docker exec` and not this
+        click.echo(
+            "No terminal, so a Ctrl-C will not end this. Better: `docker exec -it review-appliance appliance login`."
+        )
     for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal leaves nothing behind either
         signal.signal(number, signal.default_int_handler)
     try:

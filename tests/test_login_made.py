@@ -107,6 +107,7 @@ def program(home: Path, issuer: str, **more: str) -> "subprocess.Popen[str]":
             "APPLIANCE_STATE_DIR": str(home),
             **more,
         },
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -119,6 +120,7 @@ def test_stopped_in_the_middle_it_leaves_no_half_login(tmp_path: Path, issuer: I
     issuer.pending, issuer.delay = 10_000, 0.05  # the person never types the code
     process = program(tmp_path, issuer.base)
     assert process.stdout is not None
+    assert "docker exec -it review-appliance appliance login" in process.stdout.readline(), "it has no terminal here"
     next(line for line in process.stdout if "ABCD-1234" in line)
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
