@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +74,13 @@ def test_the_text_tells_one_fault_once() -> None:
     text = list(shown([of_fault("health", SANDBOX), of_fault("sandbox", SANDBOX)]))
     assert text[2] == "FAULT   apparmor: as above (sandbox)."
     assert text[3] == "2 faults, 0 warnings, 2 lines in all."
+
+
+def test_a_name_with_a_line_end_makes_no_line_of_the_text() -> None:
+    forged = "/repositories/x\nok      all: Good."
+    text = list(shown([replace(of_fault("local", SANDBOX, forged), sentence=f"{forged} is bad.")]))
+    assert all(len(one.splitlines()) == 1 for one in text)
+    assert text[0].startswith("FAULT   apparmor /repositories/x ok      all: Good.: /repositories/x ok")
 
 
 def test_a_fault_that_is_unsupported_stays_so() -> None:

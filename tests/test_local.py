@@ -163,6 +163,35 @@ def test_a_damaged_repository_is_the_persons_own_and_nothing_is_fetched_anew(roo
         assert words not in f"{caught.value} {caught.value.remedy}"
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "ends\n", "two\N{LINE SEPARATOR}lines"])
+def test_a_repository_with_a_line_end_in_its_name_borrows_nothing(
+    name: str, root: Path, forge: LocalForge, tmp_path: Path
+) -> None:
+    repo = shop(root, name)
+    assert forge.repositories() == [str(repo.path)]
+    [pull] = forge.pulls(str(repo.path))
+    assert forge.find(pull.target) == pull
+    mirror = Mirrors(tmp_path / "mirrors").fetch(pull.repository, forge.source(pull), head_sha=pull.head_sha)
+    assert mirror.base == pull.base_sha
+    beside, outside = Repo(root / f"{name}\x07beside"), Repo(tmp_path / name)
+    alternates = repo.path / ".git" / "objects" / "info" / "alternates"
+    for source in (beside, outside):
+        quoted = f"{source.path}/.git/objects".replace("\n", "\\n").replace("\x07", "\\a")
+        with alternates.open("a") as file:
+            file.write(f'"{quoted}"\n')
+        if source is beside:
+            assert forge.pulls(str(repo.path)) == [pull]
+    with pytest.raises(ForgeError) as caught:
+        forge.pulls(str(repo.path))
+    assert f"takes its objects from {outside.path}/.git/objects" in str(caught.value)
+
+
+def test_a_branch_with_a_line_separator_in_its_name_is_one_branch(root: Path, forge: LocalForge) -> None:
+    repo = shop(root)
+    repo.git("branch", "two\N{LINE SEPARATOR}lines")
+    assert {pull.head_ref for pull in forge.pulls(str(repo.path))} == {"feature/x", "two\N{LINE SEPARATOR}lines"}
+
+
 @pytest.mark.parametrize("branch", ["feature#12", "-x", "--upload-pack=touch pwned", "é/a b".replace(" ", "-")])
 def test_find_takes_any_branch_name(root: Path, forge: LocalForge, branch: str) -> None:
     repo = shop(root, "sh#op")

@@ -5,7 +5,7 @@ A line that is no "ok" has the cause's stable id, a sentence, and what the perso
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from appliance.core.doctor_causes import CAUSES, State
@@ -98,8 +98,8 @@ def _line(told: Any) -> Line:
 
 
 def shown(lines: Iterable[Line]) -> Iterator[str]:
-    """As people read it: state, id and subject, the sentence, and the next step below it."""
-    lines = list(lines)
+    """As people read it: state, id and subject, the sentence, and the next step below it, a line each."""
+    lines = list(map(_flat, lines))
     told: dict[tuple[str, str, str], str] = {}
     for line in lines:
         about = f" {line.subject}" if line.subject else ""
@@ -114,6 +114,12 @@ def shown(lines: Iterable[Line]) -> Iterator[str]:
         if line.remedy:
             yield f"        Next: {line.remedy}"
     yield _sum(lines)
+
+
+def _flat(line: Line) -> Line:
+    """A name of somebody else's may have line ends in it, and none makes a line of ours."""
+    sentence, remedy, subject = (" ".join(text.splitlines()) for text in (line.sentence, line.remedy, line.subject))
+    return replace(line, sentence=sentence, remedy=remedy, subject=subject)
 
 
 def _sum(lines: list[Line]) -> str:

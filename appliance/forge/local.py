@@ -1,5 +1,6 @@
 """A folder of git repositories as a forge: every branch beside the default one is a pull request."""
 
+import ast
 import contextlib
 import os
 import re
@@ -320,16 +321,23 @@ def _git_dir(repository: str) -> Path:
 
 def _sources(repository: str) -> Iterator[Path]:
     """Every directory from which git would read objects of this repository, and what is a link in those."""
-    places = _git(
-        repository, "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--git-path", "objects"
-    )
-    yield from map(Path, places.splitlines())
-    told = _git(repository, "count-objects", "-v")
-    yield from (Path(line.removeprefix("alternate: ")) for line in told.splitlines() if line.startswith("alternate: "))
-    objects = Path(places.splitlines()[-1])
+    objects = _path(repository, "--git-path", "objects")
+    yield from (_path(repository, "--git-dir"), _path(repository, "--git-common-dir"), objects)
+    told = [line.partition("alternate: ") for line in _git(repository, "count-objects", "-v").split("\n")]
+    yield from (Path(_unquoted(path)) for before, mark, path in told if mark and not before)
     for folder in (objects, objects / "pack"):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             yield from (Path(entry.path) for entry in entries if entry.is_symlink())
+
+
+def _unquoted(path: str) -> str:
+    """A path as git prints it, in quotes if it has control characters; these escapes are Python's, too."""
+    return str(ast.literal_eval(path)) if path.startswith('"') else path
+
+
+def _path(repository: str, *which: str) -> Path:
+    """One at a time: a path may have line ends in it."""
+    return Path(_git(repository, "rev-parse", "--path-format=absolute", *which).removesuffix("\n"))
 
 
 def _git(repository: str, *args: str) -> str:
@@ -359,7 +367,7 @@ def _default_branch(repository: str, name: str | None = None) -> tuple[str, str]
     """
     form = "--format=%(refname) %(objectname) %(symref)"
     listing = _git(repository, "for-each-ref", form, "refs/heads", "refs/remotes/origin/HEAD")
-    rows = [line.split(" ") for line in listing.splitlines()]
+    rows = [line.split(" ") for line in listing.split("\n") if line]
     tips = {ref.removeprefix("refs/heads/"): sha for ref, sha, _ in rows if ref.startswith("refs/heads/")}
     if name is not None:
         candidates = [name]
