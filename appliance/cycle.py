@@ -138,7 +138,8 @@ class Cycle:
         self._memory.set_forge_cycles(earlier_streak + 1 if forge_faults else 0)
         lasting = self._memory.lasting(heads)
         at_once = [ending.fault for ending in ended if RULES[ending.outcome].unhealthy_after == 1]
-        told = holds.first([fault, *met, *forge_faults, held.fault if held else None, self.no_login, *lasting])
+        away, waits = holds.together(forge_faults), held.fault if held else None
+        told = holds.first([fault, *met, away, waits, self.no_login, *lasting])
         result = Result(
             fault=told,
             unhealthy=holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *at_once, *lasting]),
@@ -233,7 +234,8 @@ class Cycle:
 
     def _waits(self, held: Held | None, forge_faults: Sequence[Fault]) -> str:
         """What goes wrong although the appliance is well: a usage limit, a model or forge that is away for a moment."""
-        told = [f"{fault.cause}: {full_stop(fault.sentence)}" for fault in forge_faults[:1]]
+        away = holds.together(forge_faults)
+        told = [f"{away.cause}: {full_stop(away.sentence)}"] if away else []
         hold = self._waiting(held)
         if hold is not None and hold.until is not None:
             told.append(f"{full_stop(hold.reason)} Next try {holds.clock_time(hold.until, self.clock())}.")
@@ -366,7 +368,7 @@ class Cycle:
         """The fault that the health shows: what a person must mend at once, the rest after some cycles in a row."""
         lasting = earlier_streak + 1 >= FORGE_CYCLES_UNTIL_UNHEALTHY
         told = [found for found in forge_faults if lasting or found.facts.get("permanent")]
-        return holds.first([fault, self.no_login, holds.unhealthy(held), *told])
+        return holds.first([fault, self.no_login, holds.unhealthy(held), holds.together(told)])
 
 
 def _state(action: Action, record: Record) -> PullState:

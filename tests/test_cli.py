@@ -657,8 +657,10 @@ def test_what_cannot_be_read_in_a_watched_folder_is_a_fault_in_each_place(
     done = cli("cycle", **given)
     assert done.exit_code == 1
     assert f"{names[0]} cannot be read" in done.stderr
+    assert "; and 4 more (`docker logs` has all). Next: " in done.stderr.splitlines()[-1]
     health = json.loads(cli("status", "--json", **given).stdout)["health"]
     assert (health["state"], health["cause"]) == ("unhealthy", "forge-refused")
+    assert "; and 4 more (`docker logs` has all). Next: " in health["message"]
     places = {"APPLIANCE_STATE_DIR": str(tmp_path / "state"), "APPLIANCE_RUN_DIR": str(tmp_path / "run")}
     with wiring.appliance(load(given | places, dotenv=None)) as parts:
         lines = list(doctor_forge.check(parts))

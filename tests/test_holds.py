@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.core.faults import Fault
-from appliance.core.holds import Held, clock_time, first, held_by, hold_of, one_more_cycle, unhealthy
+from appliance.core.holds import Held, clock_time, first, held_by, hold_of, one_more_cycle, together, unhealthy
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.plan import Hold
 from appliance.core.verdict import WAITING, Gate
@@ -109,3 +109,13 @@ def test_first() -> None:
     assert first([None, FAULT, Fault("b", "", "")]) == FAULT
     assert first([None]) is None
     assert first([]) is None
+
+
+def test_of_several_faults_the_first_says_how_many_more_there_are() -> None:
+    second, third = (Fault("forge-refused", f"{name} cannot be read.", "mend it.") for name in ("b", "c"))
+    assert together([]) is None
+    assert together([FAULT, FAULT]) == FAULT, "one that was met twice is one"
+    told = together([FAULT, second, FAULT, third])
+    assert told is not None
+    assert told.told == "The limit is reached; and 2 more (`docker logs` has all). Next: wait."
+    assert told.cause == "quota"

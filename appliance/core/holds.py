@@ -1,6 +1,6 @@
 """Back-off after a fault that is not any pull request's: pure arithmetic over what is remembered between cycles."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -100,3 +100,14 @@ def clock_time(moment: float, now: float) -> str:
 
 def first(faults: Iterable[Fault | None]) -> Fault | None:
     return next((fault for fault in faults if fault is not None), None)
+
+
+def together(faults: Sequence[Fault]) -> Fault | None:
+    """The first, which says how many others there are: health and cycle have one line."""
+    if not faults:
+        return None
+    more = len({(fault.cause, fault.sentence) for fault in faults}) - 1
+    if not more:
+        return faults[0]
+    sentence = f"{faults[0].sentence.removesuffix('.')}; and {more} more (`docker logs` has all)."
+    return replace(faults[0], sentence=sentence)
