@@ -73,7 +73,7 @@ def test_the_text_says_unsupported_apart() -> None:
 def test_the_text_tells_one_fault_once() -> None:
     text = list(shown([of_fault("health", SANDBOX), of_fault("sandbox", SANDBOX)]))
     assert text[2] == "FAULT   apparmor: as above (sandbox)."
-    assert text[3] == "2 faults, 0 warnings, 2 lines in all."
+    assert text[3] == "1 fault, 0 warnings, 2 lines in all."
 
 
 def test_a_name_with_a_line_end_makes_no_line_of_the_text() -> None:

@@ -103,7 +103,7 @@ def shown(lines: Iterable[Line]) -> Iterator[str]:
     told: dict[tuple[str, str, str], str] = {}
     for line in lines:
         about = f" {line.subject}" if line.subject else ""
-        same = (line.id, line.sentence, line.remedy)
+        same = _fault_of(line)
         if line.state != "ok" and same in told:  # one fault shows in several places
             yield f"{'FAULT' if line.state == 'fault' else line.state:8}{line.id}{about}: as above ({line.check})."
             continue
@@ -122,8 +122,14 @@ def _flat(line: Line) -> Line:
     return replace(line, sentence=sentence, remedy=remedy, subject=subject)
 
 
+def _fault_of(line: Line) -> tuple[str, str, str]:
+    """The same of two lines that tell of one fault."""
+    return line.id, line.sentence, line.remedy
+
+
 def _sum(lines: list[Line]) -> str:
-    faults, warnings = (sum(line.state == state for line in lines) for state in ("fault", "warning"))
+    told = ({_fault_of(line) for line in lines if line.state == state} for state in ("fault", "warning"))
+    faults, warnings = map(len, told)
     if not faults and not warnings:
         return f"All is well: {len(lines)} things were looked at."
     return f"{_count(faults, 'fault')}, {_count(warnings, 'warning')}, {_count(len(lines), 'line')} in all."
