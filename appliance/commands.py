@@ -57,7 +57,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
         try:
             return local, local.find(target, base)
         except NoSuchBranch as error:
-            raise BadTarget(f"{error}. Next: {error.remedy}.") from None
+            raise BadTarget(f"{error}. Next: {error.remedy}") from None
     raise BadTarget(f"{target}: there is no such pull request or path here. Next: {FORMS}")
 
 

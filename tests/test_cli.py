@@ -666,6 +666,7 @@ def test_what_cannot_be_read_in_a_watched_folder_is_a_fault_in_each_place(
         lines = list(doctor_forge.check(parts))
     assert sorted(line.subject for line in lines if line.state == "fault") == names
     assert [line.sentence for line in lines if line.state == "ok"] == [f"1 repository in {folder}."]
+    assert all(line.remedy.endswith(".") for line in lines if line.state == "fault")
     done = cli("review", f"{folder}/noread#feature", **given)
     assert f"{folder}/noread cannot be read: " in one_line(done)
 

@@ -79,7 +79,7 @@ class LocalForge:
                 raise ForgeError(
                     "forge-not-found",
                     f"the folder {root} cannot be read: {error}",
-                    remedy="mount the folder of repositories there, readable for the user of the container",
+                    remedy="mount the folder of repositories there, readable for the user of the container.",
                     permanent=True,
                 ) from error
         return list(found)
@@ -145,7 +145,7 @@ class LocalForge:
         raise ForgeError(
             "forge-not-found",
             f"{repository} has no branch with the number {number}",
-            remedy="list its branches with `git branch`",
+            remedy="list its branches with `git branch`.",
             permanent=True,
         )
 
@@ -171,7 +171,7 @@ class LocalForge:
                     return replace(pull, open=not _is_ancestor(repository, pull.head_sha, base_sha))
         raise NoSuchBranch(
             f"{target} names no branch of a repository here",
-            remedy="write it as path#branch, such as /repositories/shop#feature",
+            remedy="write it as path#branch, such as /repositories/shop#feature.",
         )
 
     def comments(self, pull: Pull) -> list[Comment]:
@@ -244,7 +244,7 @@ class LocalForge:
         return ForgeError(
             "forge-refused",
             f"the stored reviews cannot be read or written: {error}",
-            remedy=f"check space and rights of {self._reviews}",
+            remedy=f"check space and rights of {self._reviews}.",
             permanent=True,
         )
 
@@ -253,7 +253,7 @@ def _outside(what: str) -> ForgeError:
     return ForgeError(
         "forge-refused",
         f"{what}, outside of the folders that are watched",
-        remedy="take the link out (`.git`, `commondir` or `info/alternates`), or watch that folder too",
+        remedy="take the link out (`.git`, `commondir` or `info/alternates`), or watch that folder too.",
         permanent=True,
     )
 
@@ -298,7 +298,7 @@ def _closed(path: Path, error: Exception) -> ForgeError:
     return ForgeError(
         "forge-refused",
         f"{path} cannot be read: {error}",
-        remedy="make it readable for the user of the container, mount what it leads to, or take it out",
+        remedy="make it readable for the user of the container, mount what it leads to, or take it out.",
         permanent=True,
     )
 
@@ -347,7 +347,7 @@ def _git(repository: str, *args: str) -> str:
         raise ForgeError(
             "forge-not-found" if error.cause == "forge-not-found" else "forge-refused",
             f"{repository} cannot be read: {_own_words(error)}",
-            remedy="run `git fsck` in it, restore what is damaged (clone, backup), or take it out of the folder",
+            remedy="run `git fsck` in it, restore what is damaged (clone, backup), or take it out of the folder.",
             permanent=True,
         ) from error
     return out.decode("utf-8", "replace")
@@ -381,11 +381,11 @@ def _default_branch(repository: str, name: str | None = None) -> tuple[str, str]
         if candidate in tips:
             return candidate, tips[candidate]
     if name is not None and tips:
-        raise NoSuchBranch(f"{repository} has no branch {name}", remedy="name one of its branches by --base")
+        raise NoSuchBranch(f"{repository} has no branch {name}", remedy="name one of its branches by --base.")
     raise ForgeError(
         "forge-not-found",
         f"{repository} has no commits yet" if not tips else f"{repository} has no branch main or master",
-        remedy="make a first commit" if not tips else "let HEAD name the default branch",
+        remedy="make a first commit." if not tips else "let HEAD name the default branch.",
         permanent=True,
     )
 
@@ -436,7 +436,7 @@ def _read(path: Path) -> Iterator[tuple[int, float, str]]:
             raise ForgeError(
                 "forge-refused",
                 f"the stored review {path} was changed by hand",
-                remedy=f"restore it, or delete {path} to have the pull request reviewed anew",
+                remedy=f"restore it, or delete {path} to have the pull request reviewed anew.",
                 permanent=True,
             )
         yield int(header[1]), float(header[2]), data[header.end() : end].decode("utf-8", "replace")
