@@ -37,6 +37,8 @@ class _Range(LocalForge):
 
 def find(parts: Appliance, target: str, base: str | None, head: str | None) -> tuple[Forge, Pull]:
     """The forge and the pull request of what a person typed. Raises BadTarget, ForgeError, GitError."""
+    if not target.strip():
+        raise BadTarget(f"TARGET is empty. Next: {FORMS}")
     for option, value in (("--base", base), ("--head", head)):
         if value is not None and not value.strip():  # an unset variable: HEAD in its place would be "nothing to review"
             raise BadTarget(f"{option} is empty. Next: name a branch or a commit, or leave it out.")
@@ -48,7 +50,7 @@ def find(parts: Appliance, target: str, base: str | None, head: str | None) -> t
         forge = parts.github()
         return forge, forge.pull(*named)
     path = Path(target)
-    if target.strip() and path.is_dir():
+    if path.is_dir():
         return _range(parts, path, base, head)
     local = parts.local([*filter(None, [parts.settings.local_repositories]), parts.sample])
     if any(Path(target[: mark.start()]).is_dir() for mark in re.finditer("#", target)):  # paths may hold a # too

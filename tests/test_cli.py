@@ -674,6 +674,8 @@ def test_what_cannot_be_read_in_a_watched_folder_is_a_fault_in_each_place(
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
+        ([""], 2, "TARGET is empty. Next: write it as owner/name#12"),
+        ([" "], 2, "TARGET is empty"),
         (["nonsense"], 2, "no such pull request or path"),
         (["/nowhere"], 2, "no such pull request or path"),
         (["{repo}", "--base", "nope"], 2, "has no commit nope"),
