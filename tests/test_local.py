@@ -83,6 +83,8 @@ def test_repositories_bare_or_not_are_found_two_levels_deep(root: Path, forge: L
     shop(root, "group/nested")
     Repo(root / "bare.git", "--bare")
     shop(root, "group/deep/too-deep")
+    shop(root, ".hidden")
+    shop(root, "group/.hidden")
     (root / "file").write_text("")
     (root / "plain" / "vendored").mkdir()
     worktree = root / "linked"
