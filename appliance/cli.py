@@ -389,7 +389,7 @@ def status(as_json: bool) -> None:
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    return escape(text)
+    return escape(" ".join(text.splitlines()))  # a name may have line ends, and forge a row
 
 
 def _status(parts: "Appliance") -> dict[str, Any]:
@@ -457,7 +457,9 @@ def retry(target: str) -> None:
     with _open(usable=True) as parts:
         same = [row for row in parts.store.states() if row.target.casefold() == name.casefold()]
         if not same:
-            raise Misuse(f"{name} is not watched. Next: `appliance status` lists what is.")
+            raise Misuse(
+                f"{name if name.strip() else 'An empty TARGET'} is not watched. Next: `appliance status` lists what is."
+            )
         pull = same[0]
         parts.store.forget(pull.target)
         parts.store.set_note("held", None)

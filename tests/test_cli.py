@@ -312,6 +312,17 @@ def test_status_as_text_shows_it_all_and_takes_hostile_names(cli: Cli, script: S
     assert "[red]x[/] [/nothing]" in " ".join(done.stdout.split())
 
 
+def test_a_name_with_a_line_end_forges_no_row_of_the_status(cli: Cli, repo: Repo, tmp_path: Path) -> None:
+    folder = tmp_path / "repositories"
+    folder.mkdir()
+    head = repo.git("rev-parse", "feature")[:10]
+    repo.path.rename(folder / "shop\nx#forged  0123456789  reviewed  1 of 3")
+    given = {"APPLIANCE_LOCAL_REPOSITORIES": str(folder), "APPLIANCE_REPOSITORIES": "", "GITHUB_TOKEN": ""}
+    assert cli("cycle", **given).exit_code == 0
+    [row] = [line for line in cli("status", **given).stdout.splitlines() if "forged" in line]
+    assert row.startswith(f"{folder}/shop x#forged  0123456789  reviewed  1 of 3#feature  {head}")
+
+
 def test_a_retry_takes_the_target_in_each_form(cli: Cli, script: Script, fake_github: FakeGitHub) -> None:
     script.ending = lambda _: Ending(Outcome.TIMEOUT, "timeout")
     cli("cycle")
@@ -327,7 +338,7 @@ def test_a_retry_takes_the_target_in_each_form(cli: Cli, script: Script, fake_gi
     for name in (f"{APP}#2", "nonsense", "", "octo/app"):
         done = cli("retry", name)
         assert done.exit_code == 2
-        assert "not watched" in one_line(done)
+        assert f"{name or 'An empty TARGET'} is not watched" in one_line(done)
 
 
 def test_a_retry_of_what_is_not_reviewed_promises_no_review(cli: Cli, script: Script, fake_github: FakeGitHub) -> None:
