@@ -48,16 +48,18 @@ class Memory:
         return holds.held_by(ending, before, self.clock(), self.interval, self.jitter(), self.credentials)
 
     def remember(self, held: Held | None, ended: Sequence[Ending]) -> Held | None:
-        """Forget the hold when the model worked, renew it when it did not, and count the cycles that asked in vain.
+        """Forget the hold when the model worked, renew it when it did not, and count the cycles that it lasts.
 
         With no pull request to try it on, a hold that may have passed by itself is forgotten too.
         """
         failed = [ending for ending in ended if ending.backs_off]
         worked = [ending for ending in ended if RULES[ending.outcome].counts and not _nothing(ending)]
         if failed:
-            held = holds.one_more_cycle(self.after(failed[0], held))
+            held = self.after(failed[0], held)
         elif worked or (held and not ended and held.until <= self.clock() and holds.may_pass(held)):
             held = None
+        if held:
+            held = holds.one_more_cycle(held)
         self.store.set_note("held", asdict(held) if held else None)
         return held
 

@@ -260,10 +260,7 @@ def test_health_shows_it_after_so_many_cycles_and_recovers_by_itself(
     outcome: Outcome, cycles: int, world: World
 ) -> None:
     world.script = lambda *_: failed(outcome)
-    shown = []
-    for _ in range(cycles):
-        shown.append(getattr(world.run().unhealthy, "cause", None))
-        world.now += 3600  # each one asks
+    shown = [getattr(world.run().unhealthy, "cause", None) for _ in range(cycles)]
     assert shown == [None] * (cycles - 1) + [outcome.value]
     world.script = lambda pull, _: reviewed(pull)
     world.now += 86_400
@@ -271,16 +268,6 @@ def test_health_shows_it_after_so_many_cycles_and_recovers_by_itself(
     result = world.run()
     assert (result.failed, result.unhealthy) == (False, None)
     assert world.gate() == GREEN
-
-
-@pytest.mark.parametrize("outcome", [Outcome.MODEL_UNREACHABLE, Outcome.QUOTA])
-def test_a_cycle_that_asked_nobody_is_none_of_the_three(outcome: Outcome, world: World) -> None:
-    world.script = lambda *_: failed(outcome)
-    told = []
-    for _ in range(4):
-        unhealthy = world.run().unhealthy is not None
-        told.append((len(world.asked), unhealthy))
-    assert told == [(1, False), (2, False), (2, False), (3, True)]
 
 
 def test_quota_waits_until_its_reset_and_says_until_when(world: World) -> None:

@@ -19,7 +19,7 @@ SOON = 20 * 3600.0
 class Held:
     """The fault that keeps reviews from starting, as it is remembered.
 
-    `tries` counts the reviews that ended so, `cycles` the cycles in a row that met it; `until` is in seconds of
+    `tries` counts the reviews that ended so, `cycles` the cycles in a row that it held up; `until` is in seconds of
     the epoch, `told` if the other side named it; `credentials` tells with which key and model it happened: with others
     it is forgotten.
     """
@@ -52,7 +52,7 @@ def one_more_cycle(held: Held) -> Held:
 
 
 def unhealthy(held: Held | None) -> Fault | None:
-    """The fault, if enough cycles have asked in vain for it to show in the container's health."""
+    """The fault, if it has held up enough cycles to show in the container's health."""
     if held is None:
         return None
     after = RULES[held.outcome].unhealthy_after
