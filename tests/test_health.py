@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ PROBE = Path(__file__).parent.parent / "docker" / "health-probe"
 HEALTHY = Health("healthy", "", "12 pull requests seen", 1000.0)
 FAULT = Fault("proc-masked", "Parts of /proc are masked.", "type `this`.")
 BROKEN = of_fault(FAULT, 1000.5)
+NOBODY = 65534 if os.getuid() == 0 else None  # whom the probe runs as where root would be refused nothing
 
 
 def probe(run_dir: Path, program: Path = PROBE, user: int | None = None) -> tuple[int, str]:
@@ -33,6 +35,15 @@ def probe(run_dir: Path, program: Path = PROBE, user: int | None = None) -> tupl
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1, "one line, whatever happens"
     return done.returncode, done.stdout.rstrip("\n")
+
+
+@pytest.fixture
+def outside() -> Iterator[tuple[Path, Path]]:
+    """A folder that everybody may enter, and in it a copy of the probe: NOBODY may not see this repository."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder, Path(shutil.copy(PROBE, folder / "probe"))
 
 
 def test_a_healthy_appliance(tmp_path: Path) -> None:
@@ -106,30 +117,22 @@ def test_a_missing_file_is_unhealthy(tmp_path: Path) -> None:
     assert health.read(tmp_path) is None
 
 
-def test_without_a_run_that_can_be_written_it_is_said() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        run = Path(name)
-        run.chmod(0o755)
-        copy = Path(shutil.copy(PROBE, run / "probe"))
-        other = 65534 if os.getuid() == 0 else None
-        run.chmod(0o555)
-        code, told = probe(run / "appliance", copy, user=other)
-        run.chmod(0o777)
-        assert (code, told[:22]) == (1, "unhealthy: no-run-dir:")
-        assert "/run:mode=1777,size=16m" in told
-        assert probe(run / "appliance", copy, user=other)[1].startswith("unhealthy: missing:")
+def test_without_a_run_that_can_be_written_it_is_said(outside: tuple[Path, Path]) -> None:
+    run, copy = outside
+    run.chmod(0o555)
+    code, told = probe(run / "appliance", copy, user=NOBODY)
+    run.chmod(0o777)
+    assert (code, told[:22]) == (1, "unhealthy: no-run-dir:")
+    assert "/run:mode=1777,size=16m" in told
+    assert probe(run / "appliance", copy, user=NOBODY)[1].startswith("unhealthy: missing:")
 
 
-def test_an_unreadable_file_is_unhealthy() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        run_dir = Path(name)
-        run_dir.chmod(0o755)
-        health.write(run_dir, HEALTHY, valid_for=60)
-        (run_dir / "health").chmod(0)
-        # Root reads every file, so another user asks then, who may not see this repository.
-        copy = Path(shutil.copy(PROBE, run_dir / "probe"))
-        code, told = probe(run_dir, copy, user=65534 if os.getuid() == 0 else None)
-        assert (code, told[:22]) == (1, "unhealthy: unreadable:")
+def test_an_unreadable_file_is_unhealthy(outside: tuple[Path, Path]) -> None:
+    run_dir, copy = outside
+    health.write(run_dir, HEALTHY, valid_for=60)
+    (run_dir / "health").chmod(0)
+    code, told = probe(run_dir, copy, user=NOBODY)
+    assert (code, told[:22]) == (1, "unhealthy: unreadable:")
 
 
 def test_a_directory_in_its_place_is_unhealthy(tmp_path: Path) -> None:
@@ -144,27 +147,23 @@ def test_the_probe_finds_the_run_directory_of_the_settings(tmp_path: Path) -> No
     assert subprocess.check_output([PROBE], env=environment, text=True) == "healthy: 12 pull requests seen\n"
 
 
-def test_the_probe_says_that_the_run_directory_of_the_settings_cannot_be_used() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        top = Path(name)
-        top.chmod(0o755)
-        copy = Path(shutil.copy(PROBE, top / "probe"))
-        other = 65534 if os.getuid() == 0 else None
+def test_the_probe_says_that_the_run_directory_of_the_settings_cannot_be_used(outside: tuple[Path, Path]) -> None:
+    top, copy = outside
 
-        def told(run_dir: str) -> str:
-            environment = {"APPLIANCE_RUN_DIR": run_dir}
-            done = subprocess.run(
-                [copy], check=False, env=environment, user=other, cwd=top, capture_output=True, text=True, timeout=10
-            )
-            assert (done.returncode, done.stderr, done.stdout.count("\n")) == (1, "", 1)
-            return done.stdout
+    def told(run_dir: str) -> str:
+        environment = {"APPLIANCE_RUN_DIR": run_dir}
+        done = subprocess.run(
+            [copy], check=False, env=environment, user=NOBODY, cwd=top, capture_output=True, text=True, timeout=10
+        )
+        assert (done.returncode, done.stderr, done.stdout.count("\n")) == (1, "", 1)
+        return done.stdout
 
-        top.chmod(0o555)
-        for bad in ("/nope", "/nope/below", f"{top}/run", f"{top}/probe", f"{top}/probe/x", "rel", str(top)):
-            assert told(bad).startswith(f"unhealthy: settings: APPLIANCE_RUN_DIR is {bad}, a folder that is not"), bad
-        top.chmod(0o777)
-        for good in (f"{top}/run", f"{top}/run/below", str(top)):
-            assert told(good).startswith("unhealthy: missing: "), good
+    top.chmod(0o555)
+    for bad in ("/nope", "/nope/below", f"{top}/run", f"{top}/probe", f"{top}/probe/x", "rel", str(top)):
+        assert told(bad).startswith(f"unhealthy: settings: APPLIANCE_RUN_DIR is {bad}, a folder that is not"), bad
+    top.chmod(0o777)
+    for good in (f"{top}/run", f"{top}/run/below", str(top)):
+        assert told(good).startswith("unhealthy: missing: "), good
 
 
 def test_since_is_kept_while_state_and_cause_stay(tmp_path: Path) -> None:
