@@ -363,7 +363,8 @@ def _problem(error: "ErrorDetails", values: Mapping[str, str], merged: Mapping[s
         said = ", ".join(map(_quoted, shown)) + (f" and {more} more" if more > 0 else "")
     path = merged.get(f"{name}_FILE")
     where = f"{name}_FILE: {path}: " if path else f"{name}: "
-    typed = next(info.description for field, info in Settings.model_fields.items() if names()[field] == name)
+    field = next(field for field, known in names().items() if known == name)
+    typed = Settings.model_fields[field].description
     return f"{where}{said} cannot be used; type {typed}"
 
 
