@@ -23,7 +23,8 @@ from world import APP, SANDBOX, Scripted, failed, found, reviewed
 
 import appliance
 from appliance import health, wiring
-from appliance.cli import main, review
+from appliance.cli import main
+from appliance.cli.reviews import review
 from appliance.core.faults import Fault
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
@@ -180,7 +181,7 @@ def test_bad_settings_are_told_all_at_once_by_every_command_that_needs_them() ->
 def test_outside_of_the_container_nothing_is_made_and_it_is_said_how_to_get_in(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.cli.IN_IMAGE", tmp_path / "none")
+    monkeypatch.setattr("appliance.cli.common.IN_IMAGE", tmp_path / "none")
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("a folder was made"))
     monkeypatch.setattr("appliance.serving.serve_forever", lambda: pytest.fail("it was started"))
     for folder in ("", "APPLIANCE_RUN_DIR" if command != "selftest" else ""):

@@ -14,7 +14,8 @@ import structlog
 from pydantic import SecretStr
 from test_report import FINDING, review
 
-from appliance import cli, health, keys, log, redaction, settings
+from appliance import health, keys, log, redaction, settings
+from appliance.cli import common, reviews
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence
 from appliance.core.health import Health
@@ -118,9 +119,9 @@ def test_how_an_attempt_ended() -> None:
 
 
 def test_what_a_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.Failure(BOTH).show()
-    cli._echo_json({"a": BOTH})
-    cli._progress()(f"$ cat {BOTH}\n… posting")
+    common.Failure(BOTH).show()
+    common.echo_json({"a": BOTH})
+    reviews._progress()(f"$ cat {BOTH}\n… posting")
     said = capsys.readouterr()
     assert clean(said.out) and clean(said.err)
     assert "\x1b" not in said.err + said.out and len(said.err.splitlines()) == 2
