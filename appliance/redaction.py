@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from appliance.core.faults import Fault
-from appliance.core.findings import Finding, Review
+from appliance.core.findings import EarlierFinding, Finding, NotSeen, Review
 from appliance.core.inert import plain
 from appliance.core.outcomes import Ending
 from appliance.core.redact import encoded, forms, masked, redact
@@ -107,6 +107,10 @@ def review(found: Review) -> Review:
             reasoning=redacted(result.reasoning),
             limits=redacted(result.limits),
             findings=tuple(_finding(one) for one in result.findings),
+            earlier=tuple(
+                replace(one, id=redacted(one.id), commit=redacted(one.commit), evidence=redacted(one.evidence))
+                for one in result.earlier
+            ),
         ),
         evidence=replace(
             evidence,
@@ -114,11 +118,41 @@ def review(found: Review) -> Review:
             failed_commands=tuple(redacted(one) for one in evidence.failed_commands),
         ),
         configuration=replace(held, notes=tuple(redacted(one) for one in held.notes)),
+        coverage=replace(
+            found.coverage,
+            trimmed=tuple(map(_not_seen, found.coverage.trimmed)),
+            left_out=tuple(map(_not_seen, found.coverage.left_out)),
+        ),
+        earlier=tuple(map(_earlier, found.earlier)),
     )
 
 
 def _finding(found: Finding) -> Finding:
-    return replace(found, title=redacted(found.title), body=redacted(found.body), path=redacted(found.path))
+    suggestion = found.suggestion
+    if suggestion is not None and redacted(suggestion) != suggestion:
+        suggestion = None  # what is left of it would be committed as it stands
+    return replace(
+        found,
+        title=redacted(found.title),
+        body=redacted(found.body),
+        path=redacted(found.path),
+        suggestion=suggestion,
+    )
+
+
+def _not_seen(found: NotSeen) -> NotSeen:
+    return replace(found, path=redacted(found.path), why=redacted(found.why))
+
+
+def _earlier(found: EarlierFinding) -> EarlierFinding:
+    return replace(
+        found,
+        path=redacted(found.path),
+        title=redacted(found.title),
+        commit=redacted(found.commit),
+        evidence=redacted(found.evidence),
+        reason=redacted(found.reason),
+    )
 
 
 def guard() -> None:

@@ -122,6 +122,8 @@ def _judge(path: str, line: int, text: str) -> Iterator[dict[str, Any]]:
                 "path": path,
                 "line_start": line,
                 "line_end": line,
+                "side": "RIGHT",
+                "suggestion": None,
             }
 
 
@@ -131,6 +133,7 @@ def _answer(verdict: str, summary: str, findings: list[dict[str, Any]]) -> dict[
         "summary": summary,
         "verdict": verdict,
         "reasoning": f"{len(findings)} of the kinds of defect that this script knows were found in the added lines.",
+        "earlier": [],
         "limits": "A rehearsal: only the added lines were compared with a few known kinds of defect; nothing was run.",
     }
     content = [{"type": "output_text", "text": json.dumps(result)}]

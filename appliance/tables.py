@@ -33,6 +33,20 @@ pulls = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
     sa.Column("next_try", sa.Float),
+    sa.Column("author", sa.Text, nullable=False, server_default=""),
+    sa.Column("ready_since", sa.Float),
+    sa.Column("paused_at", sa.Float),
+    sa.Column("base_checked", sa.Text, nullable=False, server_default=""),
+)
+
+# The tip of a base branch as it was last looked at.
+bases = sa.Table(
+    "bases",
+    metadata,
+    sa.Column("repository", sa.Text, primary_key=True),
+    sa.Column("base_ref", sa.Text, primary_key=True),
+    sa.Column("tip", sa.Text, nullable=False),
+    sa.Column("looked_at", sa.Float, nullable=False),
 )
 
 attempts = sa.Table(
@@ -76,6 +90,61 @@ reviews = sa.Table(
     sa.Column("comment_id", sa.Text),
     sa.Column("comment_url", sa.Text),
     sa.Column("forgotten_at", sa.Float),
+    sa.Column("base_sha", sa.Text, nullable=False, server_default=""),
+    sa.Column("merge_base", sa.Text, nullable=False, server_default=""),
+    sa.Column("digest", sa.Text, nullable=False, server_default=""),
+    sa.Column("stale_at", sa.Float),
+    sa.Column("stale_reason", sa.Text, nullable=False, server_default=""),
+)
+
+# What is to be written to a forge, each thing once: `key` names it.
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("review", sa.Integer, sa.ForeignKey("reviews.id")),
+    sa.Column("target", sa.Text, nullable=False, index=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False, unique=True),
+    sa.Column("payload", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("next_try", sa.Float),
+    sa.Column("sent_at", sa.Float),
+    sa.Column("abandoned_at", sa.Float),
+    sa.Column("remote_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+)
+
+# What became of each finding of a pull request, over all its heads.
+findings = sa.Table(
+    "findings",
+    metadata,
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("fingerprint", sa.Text, primary_key=True),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("first_head", sa.Text, nullable=False),
+    sa.Column("last_head", sa.Text, nullable=False),
+    sa.Column("commit", sa.Text, nullable=False, server_default=""),
+    sa.Column("evidence", sa.Text, nullable=False, server_default=""),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("thread_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("comment_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("updated_at", sa.Float, nullable=False),
+)
+
+# Comments that were read as a command, each carried out once.
+commands = sa.Table(
+    "commands",
+    metadata,
+    sa.Column("target", sa.Text, primary_key=True),
+    sa.Column("comment_id", sa.Text, primary_key=True),
+    sa.Column("command", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("done_at", sa.Float, nullable=False),
 )
 
 gates = sa.Table(

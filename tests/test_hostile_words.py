@@ -18,7 +18,7 @@ from world import APP, World, found, reviewed
 from world import KEY as WORLDS_KEY
 
 from appliance.core import marker as markers
-from appliance.core.findings import Evidence, Finding
+from appliance.core.findings import EarlierAnswer, Evidence, Finding
 from appliance.core.marker import Marker
 from appliance.core.prompt import File, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
@@ -110,6 +110,8 @@ TEXTS: dict[str, Callable[[str], dict[str, object]]] = {
     "title": lambda text: {"findings": (Finding(text, "b", 1, 0.5, "p", 1, 1),)},
     "body": lambda text: {"findings": (Finding("t", text, 1, 0.5, "p", 1, 1),)},
     "path": lambda text: {"findings": (Finding("t", "b", 1, 0.5, text, 1, 1),)},
+    "suggestion": lambda text: {"findings": (Finding("t", "b", 1, 0.5, "p", 1, 1, suggestion=text),)},
+    "earlier": lambda text: {"earlier": (EarlierAnswer(text, "open", text, text),)},
 }
 
 
@@ -129,7 +131,12 @@ def test_no_text_of_a_review_brings_a_marker_into_our_comment(field: str) -> Non
         body = comment(given, gate_of(given, 1), 1, lambda *_: None, markers.render(ours, KEY))
         assert markers.read(body, KEY) == ours
         assert body.count("<!-- review-appliance:v1 ") == 1
-    assert {part.name for part in fields(given.result)} == {*TEXTS, "findings", "verdict"} - {"title", "body", "path"}
+    assert {part.name for part in fields(given.result)} == {*TEXTS, "findings", "verdict"} - {
+        "title",
+        "body",
+        "path",
+        "suggestion",
+    }
 
 
 def test_an_earlier_finding_brings_no_marker_either() -> None:

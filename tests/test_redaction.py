@@ -17,7 +17,7 @@ from test_report import FINDING, review
 from appliance import health, keys, log, redaction, settings
 from appliance.cli import common, reviews
 from appliance.core.faults import Fault
-from appliance.core.findings import Evidence
+from appliance.core.findings import Coverage, EarlierAnswer, EarlierFinding, Evidence, NotSeen
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
@@ -116,6 +116,19 @@ def test_how_an_attempt_ended() -> None:
     error = ForgeError("forge-refused", f"GitHub says {BOTH}", remedy=f"ask {BOTH}", permanent=True)
     assert clean(repr(fault_of(error)))
     assert clean(repr(fault_of(RuntimeError(BOTH))))
+
+
+def test_every_text_of_a_review() -> None:
+    seen, answer = NotSeen(BOTH, "binary", BOTH), EarlierAnswer(BOTH, "open", BOTH, BOTH)
+    before = EarlierFinding("E1", "f", 1, BOTH, BOTH, commit=BOTH, evidence=BOTH, reason=BOTH)
+    found = replace(FINDING, title=BOTH, body=BOTH, path=BOTH, suggestion=BOTH)
+    given = replace(review(found), coverage=Coverage(1, (seen,), (seen,)), earlier=(before,))
+    given = replace(given, result=replace(given.result, summary=BOTH, reasoning=BOTH, limits=BOTH, earlier=(answer,)))
+    said = redaction.review(given)
+    assert clean(repr(said))
+    assert said.result.findings[0].suggestion is None  # part of it would be committed as if it were the whole
+    kept = review(replace(FINDING, suggestion="x = 1"))
+    assert redaction.review(kept) == kept
 
 
 def test_what_a_command_prints(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from appliance.core.findings import Finding, Result
+from appliance.core.findings import EarlierAnswer, Finding, Result
 from appliance.core.result import SCHEMA, InvalidResult, parse_result
 
 FINDING: dict[str, Any] = {
@@ -17,6 +17,8 @@ FINDING: dict[str, Any] = {
     "path": "src/a.py",
     "line_start": 3,
     "line_end": 4,
+    "side": "RIGHT",
+    "suggestion": None,
 }
 ANSWER: dict[str, Any] = {
     "findings": [FINDING],
@@ -24,6 +26,7 @@ ANSWER: dict[str, Any] = {
     "verdict": "incorrect",
     "reasoning": "r",
     "limits": "l",
+    "earlier": [],
 }
 
 
@@ -40,6 +43,19 @@ def test_a_good_answer() -> None:
     assert parse_result(answer()) == Result("incorrect", "s", "r", "l", (found,))
     assert parse_result(answer(findings=[])).findings == ()
     jsonschema_rs.validator_for(SCHEMA).validate(ANSWER)
+
+
+def test_what_an_older_script_leaves_out_is_taken_as_nothing_said() -> None:
+    without = {key: value for key, value in FINDING.items() if key not in ("side", "suggestion")}
+    old = {key: value for key, value in ANSWER.items() if key != "earlier"} | {"findings": [without]}
+    assert parse_result(json.dumps(old)) == parse_result(answer())
+
+
+def test_a_finding_of_the_old_side_with_a_suggestion_and_an_answer_for_an_earlier_one() -> None:
+    told = {"id": "E1", "state": "resolved", "commit": None, "evidence": "\ud800"}
+    result = parse_result(answer(findings=[FINDING | {"side": "LEFT", "suggestion": "x = 1"}], earlier=[told]))
+    assert (result.findings[0].side, result.findings[0].suggestion) == ("LEFT", "x = 1")
+    assert result.earlier == (EarlierAnswer("E1", "resolved", "", "?"),)
 
 
 BAD = {

@@ -4,13 +4,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Verdict = Literal["correct", "incorrect", "inconclusive"]
+Side = Literal["RIGHT", "LEFT"]
+EarlierState = Literal["open", "resolved", "obsolete"]
 
 
 @dataclass(frozen=True)
 class Finding:
     """One defect.
 
-    `priority` is 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository; lines count from 1.
+    `priority` is 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository; lines count from 1, in the
+    head, or in the merge base if `side` is "LEFT" (what was deleted). `suggestion` is what these lines should be
+    instead. `fingerprint` is the same for the same defect in another head, "" while it is not known. `advisory`: it is
+    shown and does not block.
     """
 
     title: str
@@ -20,6 +25,43 @@ class Finding:
     path: str
     line_start: int
     line_end: int
+    side: Side = "RIGHT"
+    suggestion: str | None = None
+    fingerprint: str = ""
+    advisory: bool = False
+
+
+@dataclass(frozen=True)
+class EarlierAnswer:
+    """What the reviewer says became of an earlier finding. `id` is that of its EarlierFinding.
+
+    `commit` is where it was resolved, "" if it is not said; `evidence` is what the reviewer looked at.
+    """
+
+    id: str
+    state: EarlierState
+    commit: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class EarlierFinding:
+    """A finding of an earlier head, and what became of it.
+
+    `id` is what the reviewer is told to name it by, `head_sha` where it was last reported. `state` is "open" until an
+    answer with evidence says otherwise; "dismissed" is what people with write access decided, for `reason`.
+    """
+
+    id: str
+    fingerprint: str
+    priority: int
+    path: str
+    title: str
+    head_sha: str = ""
+    state: EarlierState | Literal["dismissed"] = "open"
+    commit: str = ""
+    evidence: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +73,7 @@ class Result:
     reasoning: str
     limits: str
     findings: tuple[Finding, ...] = ()
+    earlier: tuple[EarlierAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +128,25 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class NotSeen:
+    """A changed file that was not, or not wholly, reviewed: of which `kind`, and why in words."""
+
+    path: str
+    kind: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What of the change was reviewed, in how many passes. `reviewed` counts files, those in `trimmed` among them."""
+
+    reviewed: int = 0
+    trimmed: tuple[NotSeen, ...] = ()
+    left_out: tuple[NotSeen, ...] = ()
+    passes: int = 1
+
+
+@dataclass(frozen=True)
 class Review:
     """Findings and verdict for one head SHA and base."""
 
@@ -101,3 +163,5 @@ class Review:
     rehearsal: bool = False
     nothing_to_review: bool = False
     configuration: Configuration = field(default_factory=Configuration)
+    coverage: Coverage = field(default_factory=Coverage)
+    earlier: tuple[EarlierFinding, ...] = ()

@@ -9,21 +9,24 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from appliance.core.findings import Finding, Result
+from appliance.core.findings import EarlierAnswer, EarlierState, Finding, Result, Side
 
 CHECKOUT = "/checkout/"
 
 SCHEMA: dict[str, object] = {
     "type": "object",
     "additionalProperties": False,
-    "required": ["findings", "summary", "verdict", "reasoning", "limits"],
+    "required": ["findings", "earlier", "summary", "verdict", "reasoning", "limits"],
     "properties": {
         "findings": {
             "type": "array",
             "items": {
                 "type": "object",
                 "additionalProperties": False,
-                "required": ["title", "body", "priority", "confidence", "path", "line_start", "line_end"],
+                "required": [
+                    *("title", "body", "priority", "confidence", "path", "line_start", "line_end"),
+                    *("side", "suggestion"),
+                ],
                 "properties": {
                     "title": {"type": "string"},
                     "body": {"type": "string"},
@@ -32,6 +35,22 @@ SCHEMA: dict[str, object] = {
                     "path": {"type": "string"},
                     "line_start": {"type": "integer"},
                     "line_end": {"type": "integer"},
+                    "side": {"type": "string", "enum": ["RIGHT", "LEFT"]},
+                    "suggestion": {"type": ["string", "null"]},
+                },
+            },
+        },
+        "earlier": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["id", "state", "commit", "evidence"],
+                "properties": {
+                    "id": {"type": "string"},
+                    "state": {"type": "string", "enum": ["open", "resolved", "obsolete"]},
+                    "commit": {"type": ["string", "null"]},
+                    "evidence": {"type": "string"},
                 },
             },
         },
@@ -63,11 +82,22 @@ class _Finding(BaseModel):
     path: str = Field(min_length=1)
     line_start: int
     line_end: int
+    side: Side = "RIGHT"
+    suggestion: str | None = None
+
+
+class _Earlier(BaseModel):
+    model_config = ConfigDict(strict=True)
+    id: str
+    state: EarlierState
+    commit: str | None = None
+    evidence: str = ""
 
 
 class _Result(BaseModel):
     model_config = ConfigDict(strict=True)
     findings: list[_Finding]
+    earlier: list[_Earlier] = []
     summary: str
     verdict: Literal["correct", "incorrect", "inconclusive"]
     reasoning: str
@@ -93,13 +123,27 @@ def parse_result(text: str) -> Result:
         reasoning=_storable(checked.reasoning),
         limits=_storable(checked.limits),
         findings=tuple(_finding(finding) for finding in checked.findings),
+        earlier=tuple(
+            EarlierAnswer(each.id, each.state, _storable(each.commit or ""), _storable(each.evidence))
+            for each in checked.earlier
+        ),
     )
 
 
 def _finding(found: _Finding) -> Finding:
     first, last = sorted((max(1, found.line_start), max(1, found.line_end)))
     body, path = _storable(found.body), _relative(_storable(found.path))
-    return Finding(_storable(found.title), body, found.priority, found.confidence, path, first, last)
+    return Finding(
+        title=_storable(found.title),
+        body=body,
+        priority=found.priority,
+        confidence=found.confidence,
+        path=path,
+        line_start=first,
+        line_end=last,
+        side=found.side,
+        suggestion=None if found.suggestion is None else _storable(found.suggestion),
+    )
 
 
 def _storable(text: str) -> str:

@@ -7,7 +7,18 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from appliance import redaction
-from appliance.core.findings import Configuration, Evidence, Finding, Result, Review, Usage
+from appliance.core.findings import (
+    Configuration,
+    Coverage,
+    EarlierAnswer,
+    EarlierFinding,
+    Evidence,
+    Finding,
+    NotSeen,
+    Result,
+    Review,
+    Usage,
+)
 from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
@@ -165,13 +176,17 @@ def load_review(fields: dict[str, Any]) -> Review:
     """The review that `dataclasses.asdict` took apart."""
     result, evidence = dict(fields["result"]), dict(fields["evidence"])
     result["findings"] = tuple(Finding(**finding) for finding in result["findings"])
+    result["earlier"] = tuple(EarlierAnswer(**answer) for answer in result.get("earlier", ()))
     for name in ("commands", "failed_commands"):
         evidence[name] = tuple(evidence[name])
     parts = {
         "result": Result(**result),
         "evidence": Evidence(**evidence),
         "usage": Usage(**fields["usage"]),
-        "configuration": _held(fields.get("configuration") or {}),  # the first version had none
+        # the first version had none of these
+        "configuration": _held(fields.get("configuration") or {}),
+        "coverage": _coverage(fields.get("coverage") or {}),
+        "earlier": tuple(EarlierFinding(**finding) for finding in fields.get("earlier", ())),
     }
     return Review(**(fields | parts))
 
@@ -179,3 +194,8 @@ def load_review(fields: dict[str, Any]) -> Review:
 def _held(fields: dict[str, Any]) -> Configuration:
     tuples: dict[str, Any] = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     return Configuration(**(fields | tuples))
+
+
+def _coverage(fields: dict[str, Any]) -> Coverage:
+    lists = {name: tuple(NotSeen(**one) for one in value) for name, value in fields.items() if isinstance(value, list)}
+    return Coverage(**(fields | lists))
