@@ -4,6 +4,11 @@ The protocol itself stands beside its consumer, in `appliance.cycle`.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+Side = Literal["LEFT", "RIGHT"]
+ReviewEvent = Literal["COMMENT", "REQUEST_CHANGES", "APPROVE"]
+Reaction = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]
 
 
 class ForgeError(Exception):
@@ -31,6 +36,88 @@ class Comment:
     id: str
     body: str
     url: str
+    author: str = ""  # "ghost" for a deleted account; an App's ends in "[bot]"
+    created_at: str = ""  # the forge's own text, ISO 8601 in UTC
+    node_id: str = ""  # what `minimize` needs; empty where nothing can be minimized
+
+
+@dataclass(frozen=True)
+class InlineComment:
+    """A comment on lines of the diff between the merge base and the head.
+
+    LEFT are lines of the merge base, RIGHT those of the head; `start_line` is the first of several, before `line`.
+    """
+
+    path: str
+    line: int
+    side: Side
+    body: str
+    start_line: int | None = None
+    start_side: Side | None = None
+
+
+@dataclass(frozen=True)
+class PostedReview:
+    """A pull request review. After a force-push GitHub may give an old one another `commit_id`."""
+
+    id: str
+    body: str
+    url: str
+    state: str  # COMMENTED, CHANGES_REQUESTED, APPROVED, DISMISSED, PENDING
+    commit_id: str
+    author: str = ""
+    node_id: str = ""
+
+
+@dataclass(frozen=True)
+class ThreadComment:
+    """One comment of a thread."""
+
+    id: str
+    author: str
+    body: str
+    url: str
+    created_at: str
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A conversation on lines of the diff; `comments` oldest first."""
+
+    id: str
+    resolved: bool
+    path: str
+    comments: tuple[ThreadComment, ...]
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Check runs and statuses of others on a head, by name, each in one place only: failed before pending before
+    passed, if there are several of one name."""
+
+    pending: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A note of a check run on lines of a file at the head."""
+
+    path: str
+    line_start: int
+    line_end: int
+    level: Literal["notice", "warning", "failure"]
+    title: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check run shows beside its conclusion; `summary` is Markdown."""
+
+    summary: str
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)

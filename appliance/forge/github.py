@@ -12,10 +12,25 @@ import httpx
 from appliance import redaction
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
-from appliance.forge import Cached, Comment, ForgeError, Source
+from appliance.forge import (
+    Cached,
+    Checks,
+    Comment,
+    ForgeError,
+    InlineComment,
+    PostedReview,
+    Reaction,
+    Report,
+    ReviewEvent,
+    Source,
+    Thread,
+    ThreadComment,
+)
 from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
+from appliance.forge.github_heads import GitHubHeads
 from appliance.forge.github_limits import PROCESS_PACE, WritePace
+from appliance.forge.github_reviews import DEFECT, GitHubReviews, Steady
 from appliance.forge.github_rights import GitHubRights
 from appliance.forge.github_shapes import (
     COMBINED,
@@ -38,7 +53,6 @@ __all__ = ["Cached", "Etags", "GitHubForge", "parse_target"]
 
 MAX_COMMENT = 65_536  # characters; GitHub answers 422 above
 MAX_DESCRIPTION = 140
-STEADY = 3600.0  # seconds; a degraded backend does not give one and the same wrong answer for so long
 _PATTERN = re.compile(rf"({PART})/({PART}|\*)")
 _TARGET = re.compile(rf"({PART}/{PART})#([1-9][0-9]*)")
 # A part that is empty, "." or "..", which a browser resolves to somewhere else; the same percent-encoded, for servers
@@ -52,6 +66,11 @@ def parse_target(text: str) -> tuple[str, int] | None:
     text = text.strip()
     match = _TARGET.fullmatch(text) or _PULL_URL.fullmatch(text)
     return (match.group(1), int(match.group(2))) if match else None
+
+
+def _check_length(body: str) -> None:
+    if len(body) > MAX_COMMENT:
+        raise refused(f"a comment of {len(body)} characters is above GitHub's {MAX_COMMENT}", remedy=DEFECT)
 
 
 def _url(text: str) -> httpx.URL:
@@ -70,6 +89,8 @@ class GitHubForge:
     """
 
     name = "github"
+    inline = True
+    check_runs = False
 
     def __init__(
         self,
@@ -104,9 +125,9 @@ class GitHubForge:
         self._context = context
         self._target_url = target_url
         self._clock = clock
-        self._short: dict[
-            str, tuple[tuple[int, frozenset[str]], float]
-        ] = {}  # listings that fall short, and since when
+        self._steady = Steady(clock)
+        self._reviews = GitHubReviews(self._client, self._steady)
+        self._heads = GitHubHeads(self._client, context)
         self._pages: dict[str, str] = {}  # a repository's page in the browser, as the API names it
 
     def __repr__(self) -> str:
@@ -151,7 +172,11 @@ class GitHubForge:
         rows = {row["id"]: row for row in self._client.pages(listing, COMMENTS)}
         if counted is not None and len(rows) < counted:
             counted = self._client.read(path, PULL)["comments"]
-            if counted is not None and len(rows) < counted and not self._steady(pull, counted, frozenset(rows)):
+            if (
+                counted is not None
+                and len(rows) < counted
+                and not self._steady.ends(pull.target, counted, frozenset(rows))
+            ):
                 raise unreachable(
                     f"the comments of {pull.target}: the listing came back short, {len(rows)} of {counted}",
                     remedy="nothing to do: nothing is reviewed while it is unknown what is there; see the next cycle.",
@@ -172,13 +197,50 @@ class GitHubForge:
 
     def post_comment(self, pull: Pull, body: str) -> Comment:
         """Write a comment, once. After a failure that is not permanent it may be there: look for the marker."""
-        if len(body) > MAX_COMMENT:
-            raise refused(
-                f"a comment of {len(body)} characters is above GitHub's {MAX_COMMENT}",
-                remedy="this is a defect of the appliance: please report it.",
-            )
+        _check_length(body)
         path = f"/repos/{pull.repository}/issues/{pull.number}/comments"
         return comment_of(self._client.write(path, {"body": body}, COMMENT))
+
+    def edit_comment(self, pull: Pull, comment_id: str, body: str) -> Comment:
+        """Give a comment another body. After a failure that is not permanent it may have it."""
+        _check_length(body)
+        path = f"/repos/{pull.repository}/issues/comments/{quote(comment_id, safe='')}"
+        return comment_of(self._client.write(path, {"body": body}, COMMENT, method="PATCH"))
+
+    def minimize(self, pull: Pull, comment: Comment | PostedReview) -> None:
+        self._reviews.minimize(pull, comment)
+
+    def reviews(self, pull: Pull) -> list[PostedReview]:
+        return self._reviews.reviews(pull)
+
+    def post_review(
+        self, pull: Pull, event: ReviewEvent, body: str, comments: Sequence[InlineComment] = ()
+    ) -> PostedReview:
+        return self._reviews.post(pull, event, body, comments)
+
+    def threads(self, pull: Pull) -> list[Thread]:
+        return self._reviews.threads(pull)
+
+    def reply(self, pull: Pull, thread: Thread, body: str) -> ThreadComment:
+        return self._reviews.reply(pull, thread, body)
+
+    def resolve(self, pull: Pull, thread: Thread) -> None:
+        self._reviews.resolve(pull, thread)
+
+    def may_write(self, pull: Pull, user: str) -> bool:
+        return self._heads.may_write(pull, user)
+
+    def me(self) -> str:
+        return self._heads.me()
+
+    def react(self, pull: Pull, comment_id: str, content: Reaction) -> None:
+        self._heads.react(pull, comment_id, content)
+
+    def checks(self, pull: Pull) -> Checks:
+        return self._heads.checks(pull)
+
+    def base_tip(self, pull: Pull) -> str:
+        return self._heads.base_tip(pull)
 
     def gate(self, pull: Pull) -> Gate | None:
         """The newest status of our context on the head SHA, or None if there is none.
@@ -199,7 +261,7 @@ class GitHubForge:
             raise unreachable(f"the statuses of {pull.target}: the listing came back short")
         return None
 
-    def set_gate(self, pull: Pull, gate: Gate) -> None:
+    def set_gate(self, pull: Pull, gate: Gate, report: Report | None = None) -> None:
         """Write our status on the head SHA, once. The base repository is the one that counts."""
         payload = {
             "state": gate.state,
@@ -244,14 +306,6 @@ class GitHubForge:
         if row["repository_url"]:
             self._pages[repository.casefold()] = row["repository_url"].rstrip("/")
         return pull_of(repository, row)
-
-    def _steady(self, pull: Pull, counted: int, listed: frozenset[str]) -> bool:
-        """Whether this very listing has been short by this very count for STEADY seconds."""
-        now, what = self._clock(), (counted, listed)
-        before = self._short.get(pull.target)
-        if before is None or before[0] != what:
-            self._short[pull.target] = before = (what, now)
-        return now - before[1] >= STEADY
 
     def _authorization(self, clone_url: str) -> str | None:
         """The token, as git's Basic authentication wants it, if the address is the API's own host."""

@@ -5,14 +5,15 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import httpx
 
 from appliance import __version__, redaction
 from appliance.forge import Cached, ForgeError
 from appliance.forge.github_errors import TOKEN_REMEDY, Answer, error_of, rate_limited, unreachable
+from appliance.forge.github_graphql import graphql_error, graphql_unavailable, graphql_url
 from appliance.forge.github_limits import PROCESS_PACE, SHORT_WAIT, Pause, WritePace, pause_of, retry_after, told_when
 from appliance.forge.github_shapes import Misshapen, Shape
 from appliance.process import Stopped
@@ -105,13 +106,36 @@ class GitHubClient:
             url = self._own(url, following.group(1)) if following else None
         return rows
 
-    def write(self, path: str, payload: dict[str, str], shape: Shape[T]) -> T:
-        """POST, once. A failure that is not permanent may have landed: look before writing again."""
+    def write(self, path: str, payload: Mapping[str, Any], shape: Shape[T], method: str = "POST") -> T:
+        """POST or PATCH, once. A failure that is not permanent may have landed: look before writing again."""
         url, content = f"{self.api_url}{path}", json.dumps(payload).encode()
         with self._pace.turn(self._clock, self._wait):
-            answer = self._ask("POST", url, content=content)
+            answer = self._ask(method, url, content=content)
         if answer.status not in (200, 201):
             raise error_of(answer)
+        return self._keep(answer, shape)
+
+    def query(self, text: str, variables: Mapping[str, Any], shape: Shape[T]) -> T:
+        """The `data` of a GraphQL query: it reads, and is tried again as other reads are."""
+        return self._data(self._graphql(text, variables, safe=True), shape)
+
+    def mutate(self, text: str, variables: Mapping[str, Any], shape: Shape[T]) -> T:
+        """The `data` of a GraphQL mutation: a write, once, as `write`."""
+        with self._pace.turn(self._clock, self._wait):
+            answer = self._graphql(text, variables, safe=False)
+        return self._data(answer, shape)
+
+    def _graphql(self, text: str, variables: Mapping[str, Any], *, safe: bool) -> Answer:
+        content = json.dumps({"query": text, "variables": variables}).encode()
+        return self._ask("POST", graphql_url(self.api_url), content=content, safe=safe)
+
+    def _data(self, answer: Answer, shape: Shape[T]) -> T:
+        """GraphQL says with 200 what it refuses: whatever has `errors` is none, however much data it has."""
+        if answer.status != 200:
+            raise graphql_unavailable(answer)
+        error = graphql_error(answer, self._clock())
+        if error is not None:
+            raise error
         return self._keep(answer, shape)
 
     def ask(self, path: str, payload: dict[str, str] | None = None) -> Answer:
@@ -152,16 +176,19 @@ class GitHubClient:
             what = str(error) if isinstance(error, Misshapen) else "it is no JSON, or is cut off"
             raise unreachable(f"GitHub's answer to {answer.method} {answer.url} makes no sense: {what}") from error
 
-    def _ask(self, method: str, url: str, *, etag: str | None = None, content: bytes | None = None) -> Answer:
-        """One question: short limits are waited for, reads are tried again, redirects are followed."""
+    def _ask(
+        self, method: str, url: str, *, etag: str | None = None, content: bytes | None = None, safe: bool | None = None
+    ) -> Answer:
+        """One question: short limits are waited for, reads (`safe`) are tried again, redirects are followed."""
         hops = limits = breaks = 0
+        safe = method == "GET" if safe is None else safe
         while True:
             self._heed_pause()
             try:
                 answer = self._exchange(method, url, etag, content)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                if method != "GET" or not isinstance(error, _BROKEN) or breaks >= len(RETRY_WAITS):
-                    raise self._broken(method, url, error) from None  # its request holds the token
+                if not safe or not isinstance(error, _BROKEN) or breaks >= len(RETRY_WAITS):
+                    raise self._broken(method, url, error, safe) from None  # its request holds the token
                 self._wait(RETRY_WAITS[breaks])
                 breaks += 1
                 continue
@@ -173,7 +200,7 @@ class GitHubClient:
                     raise rate_limited(f"GitHub limits our requests: {error_of(answer)}", until)
             elif answer.status in _REDIRECTS and hops < MAX_HOPS:
                 url, hops = self._own(url, answer.headers.get("location", "")), hops + 1
-            elif answer.status in _PASSING and method == "GET" and breaks < len(RETRY_WAITS):
+            elif answer.status in _PASSING and safe and breaks < len(RETRY_WAITS):
                 self._passing(answer, RETRY_WAITS[breaks])
                 breaks += 1
             else:
@@ -234,9 +261,9 @@ class GitHubClient:
         if self._stop.is_set():
             raise Stopped("the appliance stops")
 
-    def _broken(self, method: str, url: str, error: Exception) -> ForgeError:
+    def _broken(self, method: str, url: str, error: Exception, safe: bool) -> ForgeError:
         said = redaction.redacted(str(error)) or type(error).__name__
-        landed = "" if method == "GET" else "; whether it was written is not known"
+        landed = "" if safe else "; whether it was written is not known"
         return unreachable(f"{method} {url} failed: {said}{landed}")
 
 

@@ -2,16 +2,18 @@
 
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 
-from appliance.forge.github_errors import Answer, message_of
+from appliance.forge.github_errors import Answer, message_of, rate_limited
 
 SHORT_WAIT = 5.0  # seconds a call may wait by itself; longer ones are the schedule's
 FIRST_PAUSE = 60.0  # GitHub: "wait for at least one minute", then exponentially more
 LONGEST_PAUSE = 2 * 3600.0  # the primary limit resets within the hour; a wild header must not stop us for days
 WRITE_GAP = 1.0  # GitHub: at least one second between requests that write
+MOST_WRITES = ((80, 60.0), (500, 3600.0))  # GitHub: what creates content, in so many seconds
 # What GitHub says when it limits without a header. The last one is its answer to many failed logins.
 _LIMIT_WORDS = ("rate limit", "abuse detection", "too many requests", "login attempts exceeded")
 
@@ -26,9 +28,9 @@ def pause_of(answer: Answer, earlier: int) -> float | None:
     wait = retry_after(answer)
     spent = answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
     if wait is None and spent:
-        wait = _until_reset(answer)
+        wait = until_reset(answer)
     if wait is None:
-        if answer.status == 403 and not spent and not _sounds_limited(answer):
+        if answer.status == 403 and not spent and not sounds_limited(answer):
             return None
         wait = FIRST_PAUSE * 2.0 ** min(earlier, 10)
     return min(max(wait, 1.0), LONGEST_PAUSE)
@@ -36,7 +38,7 @@ def pause_of(answer: Answer, earlier: int) -> float | None:
 
 def told_when(answer: Answer) -> bool:
     """Whether the answer's own headers say when to come back."""
-    return retry_after(answer) is not None or _until_reset(answer) is not None
+    return retry_after(answer) is not None or until_reset(answer) is not None
 
 
 def retry_after(answer: Answer) -> float | None:
@@ -50,14 +52,14 @@ def retry_after(answer: Answer) -> float | None:
     return max(then - now, 0.0) if then is not None and now is not None else None
 
 
-def _until_reset(answer: Answer) -> float | None:
+def until_reset(answer: Answer) -> float | None:
     """Seconds to the reset by the *server's* clock: ours may be wrong."""
     now = epoch(answer.headers.get("date", ""))
     reset = answer.headers.get("x-ratelimit-reset", "").strip()
     return float(reset) - now if now is not None and re.fullmatch(r"[0-9]{1,15}", reset) else None
 
 
-def _sounds_limited(answer: Answer) -> bool:
+def sounds_limited(answer: Answer) -> bool:
     said = message_of(answer.body).casefold()
     return any(words in said for words in _LIMIT_WORDS)
 
@@ -97,22 +99,37 @@ class Pause:
 
 
 class WritePace:
-    """One write at a time, and at least WRITE_GAP seconds from the end of one to the start of the next."""
+    """One write at a time, at least WRITE_GAP seconds from the end of one to the start of the next, and no more than
+    MOST_WRITES in any span of time. Status, comment, review, edit, reaction and mutation: all of them are writes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last = float("-inf")
+        self._ended: deque[float] = deque(maxlen=max(most for most, _ in MOST_WRITES))
 
     @contextmanager
     def turn(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> Iterator[None]:
+        """Raises ForgeError (forge-rate-limited) rather than wait for longer than SHORT_WAIT."""
         with self._lock:
-            left = self._last + WRITE_GAP - clock()
+            now = clock()
+            while self._ended and self._ended[-1] > now + WRITE_GAP:  # the clock was set back: its times mean nothing
+                self._ended.pop()
+            left = self._left(now)
+            if left > SHORT_WAIT:
+                raise rate_limited("GitHub allows no more writes for now: we keep to its 500 an hour", now + left)
             if left > 0:
-                sleep(min(left, WRITE_GAP))
+                sleep(left)
             try:
                 yield
             finally:
-                self._last = clock()
+                self._ended.append(clock())
+
+    def _left(self, now: float) -> float:
+        """Seconds until the next write may begin."""
+        until = self._ended[-1] + WRITE_GAP if self._ended else now
+        for most, span in MOST_WRITES:
+            if len(self._ended) >= most:
+                until = max(until, self._ended[-most] + span)
+        return until - now
 
 
 PROCESS_PACE = WritePace()

@@ -76,6 +76,12 @@ def _labels(value: Any, where: str) -> list[str]:
     return [name for name in names if name]
 
 
+def author_of(entry: Row, where: str) -> str:
+    """`user` is null for a deleted account."""
+    user = entry.get("user")
+    return "ghost" if user is None else _text(_object(user, f"{where}.user"), "login", f"{where}.user", "ghost")
+
+
 def keep_pull(value: Any) -> Row:
     """The fields of `Pull`, and beside them `repository_url` (the base's page) and `comments` (None in a listing)."""
     entry = _object(value, "pull request")
@@ -83,7 +89,6 @@ def keep_pull(value: Any) -> Row:
     where = f"pull request {number}"
     head, base = _object(entry.get("head"), f"{where}.head"), _object(entry.get("base"), f"{where}.base")
     repository = _object(base.get("repo"), f"{where}.base.repo")
-    user = entry.get("user")  # null for a deleted account
     state = _text(entry, "state", where)
     draft = entry.get("draft", False)
     comments = entry.get("comments")
@@ -97,7 +102,7 @@ def keep_pull(value: Any) -> Row:
         "base_sha": _sha(base, f"{where}.base"),
         "title": _text(entry, "title", where, ""),
         "body": _text(entry, "body", where, ""),
-        "author": "ghost" if user is None else _text(_object(user, f"{where}.user"), "login", f"{where}.user", "ghost"),
+        "author": author_of(entry, where),
         "author_association": _text(entry, "author_association", where, "NONE"),
         "labels": _labels(_list(entry.get("labels") or [], f"{where}.labels"), f"{where}.labels"),
         "draft": draft,
@@ -116,6 +121,9 @@ def keep_comment(value: Any) -> Row:
         "id": str(_number(entry, "id", "comment")),
         "body": _text(entry, "body", "comment", ""),
         "url": _text(entry, "html_url", "comment", ""),
+        "author": author_of(entry, "comment"),
+        "created_at": _text(entry, "created_at", "comment", ""),
+        "node_id": _text(entry, "node_id", "comment", ""),
     }
 
 
@@ -145,18 +153,51 @@ def keep_repository(value: Any) -> Row:
     }
 
 
+def keep_check_run(value: Any) -> Row:
+    """As a status: `state` is the conclusion of one that is completed, else its status."""
+    entry = _object(value, "check run")
+    status = _text(entry, "status", "check run")
+    return {
+        "context": _text(entry, "name", "check run"),
+        "state": _text(entry, "conclusion", "check run") if status == "completed" else status,
+    }
+
+
+def _counted(value: Any, field: str, keep: Callable[[Any], Row]) -> list[Row]:
+    """One page of a list that tells how many there are in all."""
+    entry = _object(value, field)
+    total = entry.get("total_count")
+    if not isinstance(total, int) or isinstance(total, bool):
+        raise Misshapen(f"{field}.total_count is no number")
+    return [{"total": total, "rows": [keep(one) for one in _list(entry.get(field), field)]}]
+
+
+def _permission(value: Any) -> str:
+    return _text(_object(value, "permission"), "permission", "permission")
+
+
+def _tip(value: Any) -> str:
+    return _sha(_object(_object(value, "branch").get("commit"), "branch.commit"), "branch.commit")
+
+
 def _each(keep: Callable[[Any], Row], name: str) -> Callable[[Any], list[Row]]:
     return lambda value: [keep(entry) for entry in _list(value, f"the list of {name}")]
 
 
 PULL = Shape("pull-1", keep_pull)
 PULLS = Shape("pulls-1", _each(keep_pull, "pull requests"))
-COMMENT = Shape("comment-1", keep_comment)
-COMMENTS = Shape("comments-1", _each(keep_comment, "comments"))
+COMMENT = Shape("comment-2", keep_comment)
+COMMENTS = Shape("comments-2", _each(keep_comment, "comments"))
 WRITTEN = Shape("written-1", lambda _: None)  # the status code said that it is stored; nothing else is needed
 STATUSES = Shape("statuses-1", _each(keep_status, "statuses"))
 # The combined status holds the newest one of each context.
 COMBINED = Shape("combined-1", lambda value: STATUSES.keep(_object(value, "combined status").get("statuses")))
+# The same with how many there are.
+COMBINED_COUNT = Shape("combined-count-1", lambda value: _counted(value, "statuses", keep_status))
+CHECK_RUNS = Shape("check-runs-1", lambda value: _counted(value, "check_runs", keep_check_run))
+PERMISSION = Shape("permission-1", _permission)
+BRANCH = Shape("branch-1", _tip)
+USER = Shape("user-1", lambda value: _text(_object(value, "user"), "login", "user"))
 REPOSITORIES = Shape("repositories-1", _each(keep_repository, "repositories"))
 INSTALLED = Shape("installed-1", lambda value: REPOSITORIES.keep(_object(value, "installation").get("repositories")))
 
@@ -168,7 +209,7 @@ def pull_of(repository: str, row: Row) -> Pull:
 
 
 def comment_of(row: Row) -> Comment:
-    return Comment(row["id"], row["body"], row["url"])
+    return Comment(**row)
 
 
 def gate_of(rows: list[Row], context: str) -> Gate | None:

@@ -15,7 +15,19 @@ from urllib.parse import quote
 
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
-from appliance.forge import Comment, ForgeError, Source
+from appliance.forge import (
+    Checks,
+    Comment,
+    ForgeError,
+    InlineComment,
+    PostedReview,
+    Reaction,
+    Report,
+    ReviewEvent,
+    Source,
+    Thread,
+    ThreadComment,
+)
 from appliance.git import GitError, directory_name, git
 
 _NOBODYS = ("lost+found",)  # of a filesystem, and root's alone
@@ -56,6 +68,8 @@ class LocalForge:
     """
 
     name = "local"
+    inline = False
+    check_runs = False
 
     def __init__(
         self, roots: Sequence[Path] | Path, reviews_dir: Path, rows: LocalRows, state: Path | None = None
@@ -194,21 +208,77 @@ class LocalForge:
             path.parent.mkdir(parents=True, exist_ok=True)
             stored = list(_read(path)) if path.exists() else []
             number = len(stored) + 1
-            data = body.encode("utf-8", "replace")
-            header = f"<!-- review-appliance comment {number}, written {time.time():.6f}, {len(data)} bytes -->\n"
             before = path.read_bytes() if stored else b""
             aside = path.with_suffix(".part")
-            aside.write_bytes(before + header.encode() + data + b"\n")
+            aside.write_bytes(before + _stored(number, time.time(), body))
             aside.replace(path)
         except OSError as error:
             raise self._unreadable(error) from error
         _note(pull, "\n\n---\n\n".join([*(text for _, _, text in stored), body]))
-        return _comment(path, number, data.decode())
+        return _comment(path, number, body.encode("utf-8", "replace").decode())
+
+    def edit_comment(self, pull: Pull, comment_id: str, body: str) -> Comment:
+        """Give a stored review another text; raises ForgeError."""
+        name, _, number = comment_id.rpartition("-")
+        path = self._folder(pull) / f"{name}.md"
+        try:
+            stored = list(_read(path)) if path.exists() else []
+            if not any(str(each) == number for each, _, _ in stored):
+                raise ForgeError(
+                    "forge-not-found",
+                    f"there is no stored review {comment_id} of {pull.target}",
+                    remedy="nothing to do: the next review is stored anew.",
+                    permanent=True,
+                )
+            edited = [(each, at, body if str(each) == number else text) for each, at, text in stored]
+            aside = path.with_suffix(".part")
+            aside.write_bytes(b"".join(_stored(*one) for one in edited))
+            aside.replace(path)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        _note(replace(pull, head_sha=name), "\n\n---\n\n".join(text for _, _, text in edited))
+        return _comment(path, int(number), body.encode("utf-8", "replace").decode())
+
+    def minimize(self, pull: Pull, comment: Comment | PostedReview) -> None:
+        """Nothing is hidden in a file."""
+
+    def reviews(self, pull: Pull) -> list[PostedReview]:
+        return []
+
+    def post_review(
+        self, pull: Pull, event: ReviewEvent, body: str, comments: Sequence[InlineComment] = ()
+    ) -> PostedReview:
+        raise _no_lines(pull)
+
+    def threads(self, pull: Pull) -> list[Thread]:
+        return []
+
+    def reply(self, pull: Pull, thread: Thread, body: str) -> ThreadComment:
+        raise _no_lines(pull)
+
+    def resolve(self, pull: Pull, thread: Thread) -> None:
+        """There are no threads."""
+
+    def may_write(self, pull: Pull, user: str) -> bool:
+        """Whoever can put a branch here owns the folder."""
+        return True
+
+    def me(self) -> str:
+        return ""
+
+    def react(self, pull: Pull, comment_id: str, content: Reaction) -> None:
+        """Nobody would see it."""
+
+    def checks(self, pull: Pull) -> Checks:
+        return Checks()
+
+    def base_tip(self, pull: Pull) -> str:
+        return _default_branch(pull.repository, pull.base_ref)[1]
 
     def gate(self, pull: Pull) -> Gate | None:
         return self._rows.local_gate(pull.target, pull.head_sha)
 
-    def set_gate(self, pull: Pull, gate: Gate) -> None:
+    def set_gate(self, pull: Pull, gate: Gate, report: Report | None = None) -> None:
         self._rows.set_local_gate(pull.target, pull.head_sha, gate)
 
     def source(self, pull: Pull) -> Source:
@@ -441,6 +511,24 @@ def _read(path: Path) -> Iterator[tuple[int, float, str]]:
             )
         yield int(header[1]), float(header[2]), data[header.end() : end].decode("utf-8", "replace")
         at = end + 1
+
+
+def _stored(number: int, written: float, body: str) -> bytes:
+    data = body.encode("utf-8", "replace")
+    return (
+        f"<!-- review-appliance comment {number}, written {written:.6f}, {len(data)} bytes -->\n".encode()
+        + data
+        + b"\n"
+    )
+
+
+def _no_lines(pull: Pull) -> ForgeError:
+    return ForgeError(
+        "forge-refused",
+        f"{pull.target} is a local branch: no comments stand on its lines",
+        remedy="this is a defect of the appliance: please report it.",
+        permanent=True,
+    )
 
 
 def _comment(path: Path, number: int, body: str) -> Comment:

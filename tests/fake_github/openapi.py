@@ -6,7 +6,7 @@ What is looser here than the description, and why:
 - `/repositories/{id}/…` is `/repos/{owner}/{repo}/…`: GitHub's Link headers and redirects use it, no path describes it.
 - Redirects, 304, 401, 403, 404, 422 and 429 may come from any path: the description lists them for a few. Their bodies
   must still be errors as it describes them; a 304 has none.
-- UNDESCRIBED paths are outside the cut of 30 paths: their answers are checked as lists of its `repository`.
+- UNDESCRIBED paths are outside the cut of 35 paths: their answers are checked as lists of its `repository`.
 """
 
 import json
