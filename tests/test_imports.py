@@ -35,7 +35,7 @@ PURE = {
     "base64", "binascii", "collections", "contextlib", "dataclasses", "datetime", "enum", "errno", "hashlib", "hmac",
     "itertools", "json", "math", "re", "shlex", "typing", "urllib", "pydantic", "pathspec", "tomllib",
 }  # fmt: skip
-PURE_NAMES = {"os": {"strerror"}, "pathlib": {"PurePosixPath"}}  # of these modules only these
+PURE_NAMES = {"os": {"strerror"}, "pathlib": {"PurePosixPath"}, "random": {"Random"}}  # of these modules only these
 MODULES = sorted(path for path in ROOT.rglob("*.py") if "__pycache__" not in path.parts)
 
 
