@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,22 +17,25 @@ from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
-from appliance.core.pulls import Policy, not_ready
+from appliance.core.pulls import Policy, Pull, not_ready
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
+from appliance.git import GitError
 from appliance.keeping import Keeper, Kept
 from appliance.memory import Memory
 from appliance.progress import Progress
 from appliance.protocols import Forge
 from appliance.publishing import Publisher, Seen
 from appliance.reviewing import Reviewer, workstation_ending
+from appliance.standing import Standing
 from appliance.store import PullState, Store
 
 log = structlog.get_logger()
 
 WATCH_SECONDS = 30.0
 FORGE_CYCLES_UNTIL_UNHEALTHY = 3
+BASE_LOOK_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Cycle:
     interval: float
     reviews_at_once: int
     credentials: str
+    standing: Standing
     no_login: Fault | None = None
     tokens_per_day: int = 0
     by_hand: bool = False
@@ -122,13 +126,13 @@ class Cycle:
         for target in self.store.reclaim(lambda owner: owner != self.owner and self.alive(owner)):
             log.warning("attempt.interrupted", target=target)
         earlier_streak = self._memory.forge_cycles()
-        listed, forge_faults = self._collect()
+        listed, moved, forge_faults = self._collect()
         heads = {target: seen.pull.head_sha for target, seen in listed.items()}
         held = self._memory.held()
         shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
         self.on_health(shown, len(listed), self._waits(self._lifted(held), forge_faults))
         forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
-        planned, unasked = self._plan(listed, fault, self._lifted(held))
+        planned, unasked = self._plan(listed, moved, fault, self._lifted(held))
         forge_faults += unasked
         forge_faults += self._publisher.show(listed, planned)
         ended = self._review([action for action in planned if isinstance(action, Review)], listed)
@@ -152,9 +156,11 @@ class Cycle:
 
     # ---- collecting
 
-    def _collect(self) -> tuple[dict[str, Seen], list[Fault]]:
-        """All listed pull requests by target, and what kept a repository from being listed."""
+    def _collect(self) -> tuple[dict[str, Seen], set[str], list[Fault]]:
+        """All listed pull requests by target, the repositories where something changed, and what kept one from being
+        listed."""
         listed: dict[str, Seen] = {}
+        moved = set()
         faults = []
         watched: dict[str, list[str] | None] = {}
         for forge in self.forges:
@@ -173,21 +179,28 @@ class Cycle:
                     log.warning("collect.failed", repository=name, error=str(error))
                     faults.append(fault_of(error))
                     continue
-                self.store.seen(forge.name, name, pulls)
+                if self.store.seen(forge.name, name, pulls):
+                    moved.add(name)
                 listed |= {pull.target: Seen(pull, forge) for pull in pulls}
                 self.progress.moved()
         self.store.forget_unwatched(watched)
-        return listed, faults
+        return listed, moved, faults
 
     # ---- deciding
 
     def _plan(
-        self, listed: Mapping[str, Seen], fault: Fault | None, held: Held | None
+        self, listed: Mapping[str, Seen], moved: Collection[str], fault: Fault | None, held: Held | None
     ) -> tuple[list[Action], list[Fault]]:
         """What is to be done, and what kept a forge from saying whether something is reviewed."""
         pulls = [seen.pull for seen in listed.values()]
         learnt, faults = self._learn(listed)
-        records = self.store.records(pulls) | learnt
+        unsure, more = self._held_against_base(listed, moved)
+        faults += more
+        records = self.store.records(pulls)
+        records |= {
+            target: replace(records[target], known=False) for target, found in learnt.items() if not found.known
+        }
+        records |= {target: replace(records[target], unsure=True) for target in unsure}
         due = {target: replace(record, faulted_at=0.0) for target, record in records.items()}
         actions = plan(pulls, due if self.by_hand else records, self.clock(), self.policy, self._hold(fault, held))
         self._note_states(actions, records)
@@ -207,6 +220,66 @@ class Cycle:
             self.progress.moved()
         learnt = self.store.records(unsure)
         return {target: replace(record, known=target not in unknown) for target, record in learnt.items()}, faults
+
+    def _held_against_base(self, listed: Mapping[str, Seen], moved: Collection[str]) -> tuple[set[str], list[Fault]]:
+        """End reviews that hold no longer with the base branch as it is; returns where that could not be told, and why.
+
+        A branch is asked for when its repository's listing changed, when something is to be held against it, and after
+        BASE_LOOK_SECONDS: a listing does not tell of a push to a base branch.
+        """
+        reviewed = self.store.records([seen.pull for seen in listed.values() if not not_ready(seen.pull, self.policy)])
+        standing = [listed[target] for target, record in reviewed.items() if record.gate and not record.undelivered]
+        groups: dict[tuple[str, str], list[Seen]] = {}
+        for seen in standing:
+            groups.setdefault((seen.pull.repository, seen.pull.base_ref), []).append(seen)
+        checked = self.store.bases_checked([seen.pull for seen in standing])
+        unsure: set[str] = set()
+        faults: list[Fault] = []
+        for (repository, _), group in groups.items():
+            one = group[0]
+            since = self.clock() - BASE_LOOK_SECONDS
+            tip = None if repository in moved else self.store.base_tip(one.pull, since)
+            if tip and all(checked[seen.pull.target] == self._against(seen.pull, tip) for seen in group):
+                continue
+            try:
+                tip = one.forge.base_tip(one.pull)
+                self.store.set_base_tip(one.pull, tip)
+            except (ForgeError, process.Stopped) as error:
+                unsure |= {seen.pull.target for seen in group}
+                faults += [fault_of(error)] if isinstance(error, ForgeError) else []
+                continue
+            for seen in group:
+                if checked[seen.pull.target] == self._against(seen.pull, tip):
+                    continue
+                fault = self._hold_against(seen, tip)
+                if fault is not None or self.stop.is_set():
+                    unsure.add(seen.pull.target)
+                faults += [fault] if fault else []
+                self.progress.moved()
+        return unsure, faults
+
+    def _against(self, pull: Pull, tip: str) -> str:
+        """With which of these a review was held against its base; when one differs, it is held anew."""
+        return f"{pull.head_sha} {pull.base_ref} {pull.base_sha} {tip} {self.standing.settings}"
+
+    def _hold_against(self, seen: Seen, tip: str) -> Fault | None:
+        """Hold one review against its base branch; a fault if that could not be done."""
+        pull, stored = seen.pull, self.store.review_of(seen.pull)
+        if stored is None:
+            return None
+        try:
+            reason = self.standing.why_stale(seen.forge, pull, stored, tip)
+        except (ForgeError, GitError) as error:
+            log.warning("review.unsure", target=pull.target, error=str(error))
+            return fault_of(error)
+        except process.Stopped:
+            return None
+        if reason:
+            self.store.stale(stored.id, reason)
+            log.info("review.stale", target=pull.target, head=pull.head_sha, reason=reason)
+        else:
+            self.store.set_base_checked(pull, self._against(pull, tip))
+        return None
 
     def _hold(self, fault: Fault | None, held: Held | None) -> Hold | None:
         stopping = fault or self.no_login

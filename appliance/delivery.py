@@ -18,6 +18,7 @@ from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.failures import fault_of
 from appliance.forge import Comment, ForgeError
 from appliance.protocols import Forge
+from appliance.standing import Standing
 from appliance.store import Store, StoredReview
 
 log = structlog.get_logger()
@@ -38,6 +39,7 @@ class Delivery:
     store: Store
     key: bytes
     block_priority: int
+    standing: Standing
     keep: bool = False
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
     pause: Callable[[float], object] = lambda _seconds: None
@@ -57,20 +59,37 @@ class Delivery:
 
     def _deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
         pull = forge.pull(pull.repository, pull.number)
-        if not _still(pull, stored):
-            return self._abandon(stored)
+        if not self._still(forge, pull, stored):
+            return False
         posted = self._post(forge, stored, pull)
-        if not _still(forge.pull(pull.repository, pull.number), stored):
-            return self._abandon(stored)
+        if not self._still(forge, forge.pull(pull.repository, pull.number), stored):
+            return False
         self.set_gate(forge, pull, stored.gate)
         self.store.delivered(stored.id, posted.id, posted.url)
         log.info("review.posted", target=stored.target, gate=stored.gate.description, url=posted.url)
         return True
 
-    def _abandon(self, stored: StoredReview) -> bool:
-        self.store.abandon(stored.id)
-        log.info("delivery.abandoned", target=stored.target, head=stored.head_sha)
-        return False
+    def _still(self, forge: Forge, pull: Pull, stored: StoredReview) -> bool:
+        """Whether the pull request is still what was reviewed: looked at before each write. If not, it is abandoned.
+
+        Raises ForgeError, and GitError: while it is unknown, nothing is written.
+        """
+        if not pull.open or pull.key != (stored.head_sha, stored.base_ref):
+            self.store.abandon(stored.id)
+            log.info("delivery.abandoned", target=stored.target, head=stored.head_sha)
+            return False
+        return self.holds(forge, pull, stored)
+
+    def holds(self, forge: Forge, pull: Pull, stored: StoredReview) -> bool:
+        """Whether a review of this head and base branch holds with the base as it is; if not, it is to be made anew.
+
+        Raises ForgeError and GitError: then it is unknown.
+        """
+        reason = self.standing.why_stale(forge, pull, stored)
+        if reason:
+            self.store.stale(stored.id, reason)
+            log.info("review.stale", target=stored.target, head=stored.head_sha, reason=reason)
+        return not reason
 
     def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
         assert stored.review is not None
@@ -117,6 +136,7 @@ class Delivery:
             gate_description=stored.gate.description,
             at=stored.created_at,
             findings=marker_findings(review.result.findings, markers.MAX_FINDINGS),
+            digest=review.configuration.digest,
         )
         return render(
             review,
@@ -171,14 +191,9 @@ class Delivery:
         of_it = [(mark, found) for mark, found in read if mark and mark.is_of(pull) and mark.at > after]
         if of_it:
             mark, found = max(of_it, key=lambda one: one[0].at)
-            self.store.learn(pull, mark.gate, found.id, found.url)
+            self.store.learn(pull, mark.identity, mark.gate, found.id, found.url)
         self.store.set_looked_at(pull)
         return None
-
-
-def _still(pull: Pull, stored: StoredReview) -> bool:
-    """Whether the pull request is still what was reviewed: looked at before each write."""
-    return pull.open and pull.key == (stored.head_sha, stored.base_ref)
 
 
 def _landed(ours: Sequence[tuple[Comment, Marker]], stored: StoredReview, pull: Pull) -> Comment | None:

@@ -91,7 +91,7 @@ class Forge(Protocol):
         ...
 
     def base_tip(self, pull: Pull) -> str:
-        """The SHA of the base branch now."""
+        """The SHA of the base branch now; what a listing says of it may be old."""
         ...
 
     def gate(self, pull: Pull) -> Gate | None:

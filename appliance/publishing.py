@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from appliance import process
 from appliance.core.faults import Fault
 from appliance.core.plan import Action
 from appliance.core.pulls import Pull
@@ -13,6 +14,7 @@ from appliance.core.verdict import Gate
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
+from appliance.git import GitError
 from appliance.progress import Progress
 from appliance.protocols import Forge
 from appliance.store import Store
@@ -57,16 +59,25 @@ class Publisher:
         return faults
 
     def set_gate(self, seen: Seen, gate: Gate) -> Fault | None:
-        """Show a gate after a look that the pull request is still what it was."""
+        """Show a gate after a look that the pull request, and what a success is of, are still what they were."""
         try:
             with self._lock:
                 now = seen.forge.pull(seen.pull.repository, seen.pull.number)
-                if now.open and now.key == seen.pull.key:
+                if now.open and now.key == seen.pull.key and (gate.state != "success" or self._earned(seen)):
                     self.delivery.set_gate(seen.forge, seen.pull, gate)
-        except ForgeError as error:
+        except (ForgeError, GitError) as error:
             log.warning("gate.failed", target=seen.pull.target, error=str(error))
             return fault_of(error)
+        except process.Stopped:
+            log.info("gate.stopped", target=seen.pull.target)
         return None
+
+    def _earned(self, seen: Seen) -> bool:
+        """Whether there is a review that gives success, and it still holds. Raises ForgeError and GitError."""
+        stored = self.store.review_of(seen.pull)
+        if stored is None or stored.gate.state != "success":
+            return False
+        return self.delivery.holds(seen.forge, seen.pull, stored)
 
     def deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
         """Post what waits to be posted; one that is stuck holds up no other."""
@@ -78,9 +89,11 @@ class Publisher:
             try:
                 with self._lock:
                     self.delivery.deliver(seen.forge, stored, seen.pull)
-            except ForgeError as error:
+            except (ForgeError, GitError) as error:
                 log.warning("delivery.failed", target=stored.target, error=str(error))
                 faults.append(fault_of(error))
+            except process.Stopped:
+                log.info("delivery.stopped", target=stored.target)
             self.progress.moved()
         return faults
 

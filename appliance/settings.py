@@ -204,6 +204,7 @@ class Settings(BaseSettings):
     block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = _set(
         "APPLIANCE_BLOCK_PRIORITY", "P1", "P0, P1, P2 or P3"
     )
+    base_drift: Annotated[Whole, Field(ge=0, le=10**6)] = _set("APPLIANCE_BASE_DRIFT", 0, WHOLE.format(0, 10**6, 20))
     status_context: Annotated[str, AfterValidator(_context)] = _set(
         "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters on one line, such as codex-review"
     )

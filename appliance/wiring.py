@@ -36,6 +36,7 @@ from appliance.protocols import Forge
 from appliance.reviewing import Reviewer
 from appliance.selftest import Report, deep, nested_probe, selftest
 from appliance.settings import OPENAI_API, REHEARSAL_MODEL, Settings
+from appliance.standing import Standing
 from appliance.store import Store, is_damage, open_store, words
 from appliance.workdir import OwnerLocks, WorkDirs
 
@@ -168,6 +169,11 @@ class Appliance:
         return Slots(self.settings.state_dir / "slots")
 
     @property
+    def standing(self) -> Standing:
+        settings = self.settings
+        return Standing(self.mirrors, settings.block_priority_number, settings.base_drift, self.stop)
+
+    @property
     def keeper(self) -> Keeper:
         return Keeper(self.store, self.work, self.settings.block_priority_number)
 
@@ -234,6 +240,7 @@ class Appliance:
             self.store,
             self.key,
             self.settings.block_priority_number,
+            self.standing,
             keep=self.blocked is not None,
             alone=lambda: held(lock, timeout=POSTING_SECONDS, stop=self.stop),
             pause=self.stop.wait,
@@ -313,6 +320,7 @@ class Appliance:
             interval=settings.interval,
             reviews_at_once=settings.reviews_at_once,
             credentials=self.credentials(),
+            standing=self.standing,
             tokens_per_day=0 if settings.rehearsal else settings.tokens_per_day,
             by_hand=by_hand,
             no_login=self.no_login(),

@@ -902,4 +902,11 @@ def test_a_green_commit_is_pending_while_another_pull_request_of_it_waits(world:
     assert world.gate() == "pending: waiting for the Codex review"
     world.github.edit_pull(APP, other.number, draft=True)
     world.run()
-    assert world.gate() == "success: no blocking findings", "what is not ready holds up nothing"
+    told = "pending: octo/app#2 has this commit too, into another branch, and is not ready"
+    assert world.gate() == told, "it would be green at the moment when it becomes ready"
+    writes = len(world.statuses())
+    world.run()
+    assert len(world.statuses()) == writes, "and it rests"
+    world.github.edit_pull(APP, other.number, base="main")
+    world.run()
+    assert world.gate() == "success: no blocking findings", "into the same branch it is the same change"

@@ -132,6 +132,7 @@ def gates() -> Iterator[verdict.Gate]:
 
     yield verdict.WAITING
     yield verdict.running(1, 3)
+    yield verdict.beside("owner/name#13")
     yield verdict.usage_limit("18:00 UTC")
     yield verdict.day_budget("00:00 UTC")
     yield verdict.given_up(1, "token budget of the review (10,000,000 tokens) is used up")

@@ -25,8 +25,10 @@ from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
+from appliance.git import Mirrors
 from appliance.login import Login
 from appliance.settings import SettingsError
+from appliance.standing import Standing
 from appliance.store import open_store
 
 OURS = "only-this-process-knows-it"
@@ -103,7 +105,8 @@ def test_the_gate(tmp_path: Path) -> None:
 
     forge, store = Forge(), open_store(tmp_path / "a.db")
     try:
-        Delivery(store, b"k", 1).set_gate(forge, PULL, Gate("error", f"{BOTH} {'password=`hunter2x` ' * 9}"))  # type: ignore[arg-type]
+        delivery = Delivery(store, b"k", 1, Standing(Mirrors(tmp_path), 1))
+        delivery.set_gate(forge, PULL, Gate("error", f"{BOTH} {'password=`hunter2x` ' * 9}"))  # type: ignore[arg-type]
     finally:
         store.close()
     assert forge.shown is not None and clean(forge.shown.description) and "\x1b" not in forge.shown.description

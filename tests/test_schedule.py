@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from appliance import health, schedule, wiring
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health
+from appliance.core.identity import Identity
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.cycle import Result
@@ -341,7 +342,7 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def posted(parts: Appliance) -> None:
     pull = Pull(target="o/r#1", repository="o/r", number=1, head_sha="a" * 40, base_ref="main", base_sha="b" * 40)
     parts.store.seen_one("github", pull)
-    parts.store.learn(pull, Gate("success", "No findings"), "1", "https://x")
+    parts.store.learn(pull, Identity(*pull.key, "b", "m", "d"), Gate("success", "No findings"), "1", "https://x")
 
 
 @pytest.mark.parametrize("lose", LOST.values(), ids=LOST)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import appliance
 from appliance.core.findings import Evidence, Finding, Result, Review, Usage
+from appliance.core.identity import Identity
 from appliance.core.outcomes import Outcome
 from appliance.core.plan import Record
 from appliance.core.pulls import Pull
@@ -286,7 +287,7 @@ def test_an_abandoned_one_is_neither_posted_nor_a_gate(store: Store) -> None:
 
 
 def test_a_learnt_one_counts_as_delivered(store: Store) -> None:
-    store.learn(PULL, GREEN, "7", "https://x/7")
+    store.learn(PULL, Identity(*PULL.key, "b", "m", "d"), GREEN, "7", "https://x/7")
     assert record(store) == Record(gate=GREEN)
     assert store.undelivered() == []
 

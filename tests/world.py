@@ -2,18 +2,19 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fake_github import FakeGitHub
 from fake_github.clients import CONTEXT, forge_for
 from fake_github.state import Status
 
-from appliance import codex
+from appliance import codex, instructions
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Finding, Result, Review, Verdict
 from appliance.core.marker import Marker, read
 from appliance.core.outcomes import Ending, Outcome
+from appliance.core.prompt import File
 from appliance.core.pulls import Policy, Pull
 from appliance.cycle import Cycle
 from appliance.cycle import Result as CycleResult
@@ -23,8 +24,10 @@ from appliance.forge.github import GitHubForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
 from appliance.keeping import Keeper
+from appliance.protocols import Forge
 from appliance.reviewing import Keep, Reviewer
-from appliance.store import PullRow, Store, open_store
+from appliance.standing import Standing
+from appliance.store import PullRow, Store, StoredReview, open_store
 from appliance.workdir import WorkDirs
 
 APP = "octo/app"
@@ -51,6 +54,19 @@ def reviewed(pull: Pull, *findings: Finding, verdict: Verdict = "correct") -> En
         model="m",
     )
     return Ending(Outcome.REVIEWED, "reviewed", review=review)
+
+
+def earnest(world: "World", pull: Pull, *findings: Finding) -> Ending:
+    """The ending of a good review with the identity that the real reviewer would give it."""
+    source = world.forge.source(pull)
+    mirror = Mirrors(world.path / "mirrors").fetch(pull.repository, source, head_sha=pull.head_sha)
+    merge_base = mirror.merge_base(mirror.base, pull.head_sha) or mirror.base
+    changes = mirror.changed_files(merge_base, pull.head_sha)
+    files = [File(one.path, one.status, one.added, one.deleted, one.old_path) for one in changes]
+    held = instructions.of_base(mirror, mirror.base, files, world.block_priority).configuration
+    ending = reviewed(replace(pull, base_sha=mirror.base), *findings)
+    assert ending.review
+    return replace(ending, review=replace(ending.review, merge_base=merge_base, configuration=held))
 
 
 def failed(outcome: Outcome, retry_at: float | None = None) -> Ending:
@@ -81,6 +97,16 @@ class Scripted(Reviewer):
         return self.script(pull, stop)
 
 
+@dataclass(frozen=True)
+class Unmoved(Standing):
+    """Says what a test has it say of whether a review still holds."""
+
+    reason: Callable[[Pull], str | None] = lambda _: None
+
+    def why_stale(self, forge: Forge, pull: Pull, stored: StoredReview, tip: str | None = None) -> str | None:
+        return self.reason(pull)
+
+
 @dataclass
 class World:
     """What outlives a cycle. `run` is one; change the fields in between."""
@@ -96,6 +122,10 @@ class World:
     no_login: Fault | None = None
     tokens_per_day: int = 0
     by_hand: bool = False
+    stale: Callable[[Pull], str | None] = lambda _: None
+    in_earnest: bool = False
+    block_priority: int = 1
+    base_drift: int = 0
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
@@ -139,8 +169,19 @@ class World:
         return WorkDirs(self.path / "work")
 
     @property
+    def standing(self) -> Standing:
+        """Scripted, or `in_earnest` the real one: then a script must review with `earnest`."""
+        if self.in_earnest:
+            return Standing(Mirrors(self.path / "mirrors"), self.block_priority, self.base_drift, self.stop)
+        return Unmoved(Mirrors(self.path / "mirrors"), 1, 0, self.stop, self.stale)
+
+    @property
+    def delivery(self) -> Delivery:
+        return Delivery(self.store, KEY, 1, self.standing)
+
+    @property
     def keeper(self) -> Keeper:
-        return Keeper(self.store, self.work, 1, self.clock)
+        return Keeper(self.store, self.work, self.block_priority, self.clock)
 
     def real_reviewer(self) -> Reviewer:
         return Reviewer(
@@ -157,7 +198,7 @@ class World:
             store=self.store,
             forges=[self.forge],
             policy=self.policy,
-            delivery=Delivery(self.store, KEY, 1),
+            delivery=self.delivery,
             reviewer=reviewer or self.reviewer(),
             keeper=self.keeper,
             selftest=lambda: self.selftest,
@@ -166,6 +207,7 @@ class World:
             interval=INTERVAL,
             reviews_at_once=self.at_once,
             credentials=self.credentials,
+            standing=self.standing,
             no_login=self.no_login,
             tokens_per_day=self.tokens_per_day,
             by_hand=self.by_hand,

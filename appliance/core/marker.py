@@ -12,6 +12,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, replace
 
+from appliance.core.identity import Identity
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 
@@ -24,7 +25,8 @@ MAX_PAYLOAD = 16_000  # of the 65,536 characters of a comment
 class Marker:
     """What one comment reviewed. `findings` are (priority, path, title), at most MAX_FINDINGS.
 
-    `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another.
+    `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another. `digest` is
+    of what held for it; the first version did not say.
     """
 
     target: str
@@ -36,11 +38,16 @@ class Marker:
     gate_description: str
     at: float
     findings: tuple[tuple[int, str, str], ...] = ()
+    digest: str = ""
 
     @property
     def gate(self) -> Gate:
         assert self.gate_state in ("pending", "success", "failure", "error")
         return Gate(self.gate_state, self.gate_description)  # type: ignore[arg-type]
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.head_sha, self.base_ref, self.base_sha, self.merge_base, self.digest)
 
     def is_of(self, pull: Pull) -> bool:
         return (self.target, self.head_sha, self.base_ref) == (pull.target, pull.head_sha, pull.base_ref)

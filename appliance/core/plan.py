@@ -13,7 +13,8 @@ class Record:
     """What is known of one pull request's present head and base.
 
     `known` is False when the forge could not be asked for our review: unknown is not "none". `gate` is what a review
-    that exists, stored or posted, says. `attempts` counts those used up, `reason` says why the last one failed.
+    that exists, stored or posted, says; `unsure`: whether it still holds could not be told. `attempts` counts those
+    used up, `reason` says why the last one failed.
     `leased`: somebody reviews it now. `undelivered`: its result waits to be posted.
     `faults`: its last so many reviews in a row ended in a fault of sandbox or workstation, the last at `faulted_at`;
     then others go first, and it waits longer each time.
@@ -25,6 +26,7 @@ class Record:
     reason: str = ""
     leased: bool = False
     undelivered: bool = False
+    unsure: bool = False
     faults: int = 0
     faulted_at: float = 0.0
 
@@ -100,6 +102,8 @@ def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold |
     if record.gate is not None:
         if record.undelivered:
             return Wait(pull, "its review waits to be posted", None, None)
+        if record.unsure:
+            return Wait(pull, "whether its review still holds could not be told", None, None)
         return Skip(pull, REVIEWED, record.gate)
     if not record.known:
         return Wait(pull, "the forge did not say whether it is reviewed", None, None)

@@ -7,6 +7,7 @@ from typing import Literal
 from appliance.core.findings import Finding, Review
 
 MAX_DESCRIPTION = 140  # characters, GitHub's limit
+MAX_TARGET = 70  # characters that are shown
 GateState = Literal["pending", "success", "failure", "error"]
 
 
@@ -37,6 +38,12 @@ def usage_limit(until: str) -> Gate:
 
 def day_budget(until: str) -> Gate:
     return Gate("pending", f"token budget of the day is used up, next try {until}")
+
+
+def beside(target: str) -> Gate:
+    """For a commit that another pull request has too, into another branch: a status belongs to the commit."""
+    short = target if len(target) <= MAX_TARGET else f"…{target[-MAX_TARGET:]}"
+    return Gate("pending", f"{short} has this commit too, into another branch, and is not ready")
 
 
 def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:

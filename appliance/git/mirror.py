@@ -88,6 +88,18 @@ class Mirror:
             raise self._suspect(error_of(completed, "merge-base"))
         return completed.out.split()[0]
 
+    def is_ancestor(self, a: str, b: str) -> bool | None:
+        """Whether `b` has the commit `a` in its history; None if one of them is not here. Raises GitError."""
+        completed = self._git(["merge-base", "--is-ancestor", check_sha(a), check_sha(b)], check=False)
+        return {0: True, 1: False}.get(completed.code)
+
+    def gained(self, before: str, now: str) -> int | None:
+        """How many commits a branch gained from `before` to `now`; None if it was rewritten, or that cannot be told."""
+        if not before or not self.is_ancestor(before, now):
+            return None
+        completed = self._git(["rev-list", "--count", f"{check_sha(before)}..{check_sha(now)}"], check=False)
+        return int(completed.out) if completed.ok else None
+
     def changed_files(self, base: str, head: str) -> tuple[ChangedFile, ...]:
         """The files that differ from `base` to `head`, in git's order; renames as renames. Raises GitError.
 
@@ -161,6 +173,15 @@ class Mirrors:
     def tidy(self, now: float) -> list[Path]:
         """Remove those that nobody uses any more, and what a crash left; returns the former."""
         return upkeep.tidy(self._root, now)
+
+    def known(self, repository: str, source: Source, *, head_sha: str, base_sha: str) -> Mirror | None:
+        """The mirror, without asking the forge, if both commits are in it; `base_sha` is the tip of the base branch."""
+        mirror = self._root / f"{directory_name(repository)}.git"
+        if not mirror.is_dir() or (mirror / SUSPECT).exists():
+            return None
+        if not all(_has(mirror, check_sha(sha)) for sha in (head_sha, base_sha)):
+            return None
+        return Mirror(mirror, source.base_ref, base_sha)
 
     def fetch(
         self,

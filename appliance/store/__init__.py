@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance.store.answers import Answers
+from appliance.store.bases import Bases
 from appliance.store.gates import Gates
 from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 
-class Store(Answers, Reviews, Pulls, Gates, Notes, Spending):
+class Store(Answers, Reviews, Pulls, Bases, Gates, Notes, Spending):
     """All of it; open with `open_store`."""
 
 

@@ -56,15 +56,16 @@ class Attempts(Base):
 
     def forget(self, target: str) -> int:
         """Start over with a pull request: its attempts count no more, its reviews stand no more. Returns how many."""
-        now = self._clock()
         with self._write() as db:
-            changed = 0
-            for table in (attempts, reviews):
-                done = db.execute(
-                    table.update()
-                    .where(table.c.target == target, table.c.forgotten_at.is_(None))
-                    .values(forgotten_at=now)
-                )
-                changed += done.rowcount
-            db.execute(pulls.update().where(pulls.c.target == target).values(looked_at="", again_after=now))
+            return self._forget(db, target)
+
+    def _forget(self, db: sa.Connection, target: str) -> int:
+        now = self._clock()
+        changed = 0
+        for table in (attempts, reviews):
+            done = db.execute(
+                table.update().where(table.c.target == target, table.c.forgotten_at.is_(None)).values(forgotten_at=now)
+            )
+            changed += done.rowcount
+        db.execute(pulls.update().where(pulls.c.target == target).values(looked_at="", again_after=now))
         return changed

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from appliance.core.pulls import Pull
-from appliance.core.verdict import WAITING, Gate
+from appliance.core.verdict import WAITING, Gate, beside
 from appliance.store.base import Base, standing
 from appliance.tables import gates, local_gates, pulls, reviews
 
@@ -36,7 +36,11 @@ class Gates(Base):
                 db.execute(gates.insert().values(target=pull.target, head_sha=pull.head_sha, **values))
 
     def beside(self, pull: Pull) -> Gate | None:
-        """The worst gate of the other open pull requests of this very commit; None if all are green or not ready."""
+        """The worst gate of the other open pull requests of this very commit; None if a success is for all of them.
+
+        One that is not ready, or not reviewed yet, holds it up just so: it would be green at the moment when it becomes
+        ready. One into the same branch is the same change, and what was reviewed here is reviewed there.
+        """
         with self._engine.connect() as db:
             found = []
             for row in db.execute(_others(pull)).all():
@@ -45,7 +49,11 @@ class Gates(Base):
                 review = db.execute(done.order_by(reviews.c.id.desc())).first()
                 if review is not None:
                     found.append(Gate(review.gate_state, review.gate_description))
-                elif row.state != "skipped":
+                elif row.base_ref == pull.base_ref:
+                    continue
+                elif row.state == "skipped":  # it shows nothing itself
+                    found.append(beside(row.target))
+                else:
                     one = sa.select(gates).where(gates.c.target == row.target, gates.c.head_sha == row.head_sha)
                     told = db.execute(one).one_or_none()
                     # A green one without a review is of another base, or of a review that is to be done again.

@@ -79,8 +79,8 @@ class Pulls(Base):
             found = db.execute(sa.select(pulls.c.again_after).where(pulls.c.target == target)).scalar_one_or_none()
         return found or 0.0
 
-    def seen(self, forge: str, repository: str, listed: Sequence[Pull]) -> None:
-        """Note what the forge lists; what it lists no more is shown no more."""
+    def seen(self, forge: str, repository: str, listed: Sequence[Pull]) -> bool:
+        """Note what the forge lists; what it lists no more is shown no more. Returns whether anything changed."""
         now = self._clock()
         query = sa.select(pulls).where(pulls.c.repository == repository, pulls.c.open)
         with self._engine.connect() as db:
@@ -93,13 +93,14 @@ class Pulls(Base):
         }
         closed = known.keys() - fresh.keys()
         if not changed and not closed:
-            return
+            return False
         with self._write() as db:
             for target, values in changed.items():
                 if db.execute(pulls.update().where(pulls.c.target == target).values(**values)).rowcount == 0:
                     db.execute(pulls.insert().values(target=target, first_seen_at=now, **values))
             for target in closed:
                 db.execute(pulls.update().where(pulls.c.target == target).values(open=False))
+        return True
 
     def forget_unwatched(self, watched: Mapping[str, Sequence[str] | None]) -> None:
         """Show no more what is in no repository that is watched; `watched` by forge, None where it is unknown."""

@@ -19,6 +19,7 @@ from appliance.core.findings import (
     Review,
     Usage,
 )
+from appliance.core.identity import Identity
 from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
@@ -41,6 +42,7 @@ class StoredReview:
     review: Review | None
     comment_id: str | None
     comment_url: str | None
+    identity: Identity
 
 
 class Reviews(Attempts):
@@ -106,6 +108,9 @@ class Reviews(Attempts):
                 target=review.target,
                 head_sha=review.head_sha,
                 base_ref=review.base_ref,
+                base_sha=review.base_sha,
+                merge_base=review.merge_base,
+                digest=review.configuration.digest,
                 gate_state=gate.state,
                 gate_description=gate.description,
                 review=json.dumps(asdict(redaction.review(review))),
@@ -115,14 +120,17 @@ class Reviews(Attempts):
         ).scalar_one()
         return made
 
-    def learn(self, pull: Pull, gate: Gate, comment_id: str, comment_url: str) -> None:
-        """Take over a review that the forge has and the database does not."""
+    def learn(self, pull: Pull, identity: Identity, gate: Gate, comment_id: str, comment_url: str) -> None:
+        """Take over a review that the forge has and the database does not; `identity` is of this head and base."""
         with self._write() as db:
             db.execute(
                 reviews.insert().values(
                     target=pull.target,
                     head_sha=pull.head_sha,
                     base_ref=pull.base_ref,
+                    base_sha=identity.base_sha,
+                    merge_base=identity.merge_base,
+                    digest=identity.digest,
                     gate_state=gate.state,
                     gate_description=gate.description,
                     created_at=self._clock(),
@@ -158,6 +166,14 @@ class Reviews(Attempts):
                 .values(delivered_at=self._clock(), comment_id=comment_id, comment_url=comment_url)
             )
 
+    def stale(self, review: int, reason: str) -> None:
+        """The review holds no longer, though head and base branch are the same: start over, as `forget` does."""
+        with self._write() as db:
+            one = reviews.c.id == review
+            db.execute(reviews.update().where(one).values(stale_at=self._clock(), stale_reason=reason[:500]))
+            target = db.execute(sa.select(reviews.c.target).where(one)).scalar_one()
+            self._forget(db, target)
+
     def abandon(self, review: int) -> None:
         """The pull request moved on before the review could be posted: kept as history, never posted."""
         with self._write() as db:
@@ -168,8 +184,25 @@ def _stored(row: Any) -> StoredReview:
     review = load_review(json.loads(row.review)) if row.review else None
     gate = Gate(row.gate_state, row.gate_description)
     return StoredReview(
-        row.id, row.target, row.head_sha, row.base_ref, gate, row.created_at, review, row.comment_id, row.comment_url
+        id=row.id,
+        target=row.target,
+        head_sha=row.head_sha,
+        base_ref=row.base_ref,
+        gate=gate,
+        created_at=row.created_at,
+        review=review,
+        comment_id=row.comment_id,
+        comment_url=row.comment_url,
+        identity=_identity(row, review),
     )
+
+
+def _identity(row: Any, review: Review | None) -> Identity:
+    if review is not None:  # rows of an earlier version have it nowhere else
+        parts = (review.base_sha, review.merge_base, review.configuration.digest)
+    else:
+        parts = (row.base_sha, row.merge_base, row.digest)
+    return Identity(row.head_sha, row.base_ref, *parts)
 
 
 def load_review(fields: dict[str, Any]) -> Review:

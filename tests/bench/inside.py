@@ -32,6 +32,7 @@ from appliance.keeping import Keeper
 from appliance.log import configure
 from appliance.reviewing import Reviewer
 from appliance.selftest import selftest
+from appliance.standing import Standing
 from appliance.store import open_store
 from appliance.workdir import WorkDirs
 
@@ -85,6 +86,13 @@ class Answered:
         return Ending(Outcome.REVIEWED, "reviewed", review=done)
 
 
+class Holds(Standing):
+    """There is no git behind these pull requests: what was reviewed always holds."""
+
+    def why_stale(self, *_: object) -> None:
+        return None
+
+
 def cycle(runs: int, home: Path) -> Figures:
     """Real cycles over the fake GitHub. The first reviews and posts everything, without GitHub's pace between writes;
     the second sees the comments; those after that find nothing new."""
@@ -112,11 +120,12 @@ def cycle(runs: int, home: Path) -> Figures:
             examine()
             parts.run()
 
+        standing = Holds(Mirrors(home / "mirrors"), 1)
         parts = Cycle(
             store=store,
             forges=[forge],
             policy=Policy(),
-            delivery=Delivery(store, keys.signing_key(home / "signing.key"), 1),
+            delivery=Delivery(store, keys.signing_key(home / "signing.key"), 1, standing),
             reviewer=cast(Reviewer, Answered()),
             selftest=lambda: None,
             owner="bench",
@@ -125,6 +134,7 @@ def cycle(runs: int, home: Path) -> Figures:
             reviews_at_once=2,
             keeper=Keeper(store, work, 1),
             credentials="",
+            standing=standing,
         )
         filling = timed(parts.run)
         parts.run()
