@@ -137,6 +137,8 @@ def _finding(found: Finding) -> Finding:
         body=redacted(found.body),
         path=redacted(found.path),
         suggestion=suggestion,
+        committable=found.committable and suggestion is not None,
+        anchor=replace(found.anchor, path=redacted(found.anchor.path)) if found.anchor else None,
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 from appliance import cli, settings
 from appliance.core import battery, catalogue, doctor, verdict
 from appliance.core.faults import Fault
-from appliance.core.findings import Configuration, Evidence, Finding, Result, Review, Usage, Verdict
+from appliance.core.findings import Configuration, Evidence, Finding, InlineAnchor, Result, Review, Usage, Verdict
 from appliance.core.outcomes import Outcome
 from appliance.core.report import as_json
 from appliance.selftest import Report, Step
@@ -251,7 +251,9 @@ def test_the_example_of_a_review_is_what_the_code_prints() -> None:
     contract = {"target", "head_sha", "base_sha", "merge_base", "verdict", "gate", "findings", "summary", "reasoning"}
     contract |= {"limits", "usage", "seconds"}
     assert contract <= set(told)
-    result = Result("incorrect", "s", "r", "l", (Finding("t", "b", 1, 0.9, "p", 1, 1),))
+    result = Result(
+        "incorrect", "s", "r", "l", (Finding("t", "b", 1, 0.9, "p", 1, 1, anchor=InlineAnchor("p", 1, "RIGHT")),)
+    )
     review = Review("t", "h", "main", "b", "m", result, Usage(), Evidence(("git diff",), (), 1), 0.5, "model")
     review = replace(review, configuration=Configuration(block_priority=1))
     assert keys(as_json(review, verdict.gate_of(review, 1))) == keys(told)

@@ -9,13 +9,26 @@ EarlierState = Literal["open", "resolved", "obsolete"]
 
 
 @dataclass(frozen=True)
+class InlineAnchor:
+    """A place that the forge's diff shows. `path` is the file's name in the head, for both sides; `line` is the last of
+    a range, whose first is `start_line`: always before it, on the same side, None if it is but one line."""
+
+    path: str
+    line: int
+    side: Side
+    start_line: int | None = None
+    start_side: Side | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """One defect.
 
     `priority` is 0 (worst) to 3, `confidence` 0.0 to 1.0, `path` relative to the repository; lines count from 1, in the
     head, or in the merge base if `side` is "LEFT" (what was deleted). `suggestion` is what these lines should be
     instead. `fingerprint` is the same for the same defect in another head, "" while it is not known. `advisory`: it is
-    shown and does not block.
+    shown and does not block. `anchor` is where it stands in the diff, None if the diff shows nothing of its lines.
+    `committable`: `suggestion` fits there, and can be offered as a change.
     """
 
     title: str
@@ -29,6 +42,8 @@ class Finding:
     suggestion: str | None = None
     fingerprint: str = ""
     advisory: bool = False
+    anchor: InlineAnchor | None = None
+    committable: bool = False
 
 
 @dataclass(frozen=True)

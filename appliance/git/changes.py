@@ -13,7 +13,8 @@ class ChangedFile:
     `status` is git's letter: A, M, D, R, C or T (another type: a symlink became a file). `added` and `deleted` count
     lines, None for a binary file. `mode` is git's six octal digits in the head (`120000` a symlink, `160000` a
     submodule; of the base for a deleted file), `blob` the object there. Bytes of a path that are not UTF-8 stand as
-    `\\xff` in `path`, which is for people; `raw` is the path as git knows it.
+    `\\xff` in `path`, which is for people; `raw` is the path as git knows it. `old_mode` and `old_blob` are those in
+    the base, empty for a new file.
     """
 
     path: str
@@ -24,6 +25,8 @@ class ChangedFile:
     mode: str = ""
     blob: str = ""
     raw: bytes = b""
+    old_mode: str = ""
+    old_blob: str = ""
 
 
 def text_of(path: bytes) -> str:
@@ -34,13 +37,15 @@ def text_of(path: bytes) -> str:
 def parse(raw: bytes) -> tuple[ChangedFile, ...]:
     """The output of `git diff` with ARGS: first all raw records, then all numstat records, in the same order."""
     fields = iter(raw.split(b"\0"))
-    records: list[tuple[str, str, str, bytes | None, bytes]] = []
+    records: list[tuple[str, tuple[str, str], tuple[str, str], bytes | None, bytes]] = []
     field = next(fields, b"")
     while field.startswith(b":"):
         old_mode, mode, old_blob, blob, status = field[1:].decode().split(" ")
         old = next(fields) if status[0] in "RC" else None
-        gone = status[0] == "D"
-        records.append((status[0], old_mode if gone else mode, old_blob if gone else blob, old, next(fields)))
+        was, now = (old_mode, old_blob), (mode, blob)
+        records.append(
+            (status[0], ("", "") if status[0] == "A" else was, was if status[0] == "D" else now, old, next(fields))
+        )
         field = next(fields, b"")
     counts = dict(_counts(field, fields))
     return tuple(
@@ -50,11 +55,13 @@ def parse(raw: bytes) -> tuple[ChangedFile, ...]:
             status=status,
             added=counts.get(path, (None, None))[0],
             deleted=counts.get(path, (None, None))[1],
-            mode=mode,
-            blob=blob,
+            mode=now[0],
+            blob=now[1],
             raw=path,
+            old_mode=was[0],
+            old_blob=was[1],
         )
-        for status, mode, blob, old, path in records
+        for status, was, now, old, path in records
     )
 
 

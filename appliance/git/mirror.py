@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.core.diff import Diff
 from appliance.flock import held
 from appliance.forge import Source
-from appliance.git import bounds, parts, upkeep
+from appliance.git import bounds, hunks, parts, upkeep
 from appliance.git.changes import ARGS, ChangedFile, parse
 from appliance.git.errors import GitError, Superseded, error_of
 from appliance.git.hardened import MAX_MEMORY, UPLOAD_PACK, git
@@ -124,6 +125,10 @@ class Mirror:
             return bounds.left_out(self.path, files)
         except GitError as error:
             raise self._suspect(error) from error.__cause__
+
+    def diff(self, files: Sequence[ChangedFile]) -> Diff:
+        """The hunks of these files; what cannot be read has none. Raises GitError."""
+        return hunks.diff(self.path, files)
 
     def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""

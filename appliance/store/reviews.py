@@ -14,6 +14,7 @@ from appliance.core.findings import (
     EarlierFinding,
     Evidence,
     Finding,
+    InlineAnchor,
     NotSeen,
     Result,
     Review,
@@ -208,7 +209,7 @@ def _identity(row: Any, review: Review | None) -> Identity:
 def load_review(fields: dict[str, Any]) -> Review:
     """The review that `dataclasses.asdict` took apart."""
     result, evidence = dict(fields["result"]), dict(fields["evidence"])
-    result["findings"] = tuple(Finding(**finding) for finding in result["findings"])
+    result["findings"] = tuple(_finding(finding) for finding in result["findings"])
     result["earlier"] = tuple(EarlierAnswer(**answer) for answer in result.get("earlier", ()))
     for name in ("commands", "failed_commands"):
         evidence[name] = tuple(evidence[name])
@@ -222,6 +223,11 @@ def load_review(fields: dict[str, Any]) -> Review:
         "earlier": tuple(EarlierFinding(**finding) for finding in fields.get("earlier", ())),
     }
     return Review(**(fields | parts))
+
+
+def _finding(fields: dict[str, Any]) -> Finding:
+    anchor = fields.get("anchor")
+    return Finding(**(fields | {"anchor": InlineAnchor(**anchor) if anchor else None}))
 
 
 def _held(fields: dict[str, Any]) -> Configuration:
