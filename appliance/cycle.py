@@ -15,6 +15,7 @@ from appliance import process
 from appliance.core import budget, holds
 from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
+from appliance.core.moments import clock_time
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
 from appliance.core.pulls import Policy, Pull, not_ready
@@ -196,7 +197,7 @@ class Cycle:
         learnt, faults = self._learn(listed)
         unsure, more = self._held_against_base(listed, moved)
         faults += more
-        records = self.store.records(pulls)
+        records = self._with_readiness(pulls, self.store.records(pulls))
         records |= {
             target: replace(records[target], known=False) for target, found in learnt.items() if not found.known
         }
@@ -281,6 +282,11 @@ class Cycle:
             self.store.set_base_checked(pull, self._against(pull, tip))
         return None
 
+    def _with_readiness(self, pulls: Sequence[Pull], records: Mapping[str, Record]) -> dict[str, Record]:
+        """The records with what the rules of readiness ask for."""
+        found = self.store.standings(pulls)
+        return {target: replace(record, standing=found[target]) for target, record in records.items()}
+
     def _hold(self, fault: Fault | None, held: Held | None) -> Hold | None:
         stopping = fault or self.no_login
         if stopping:
@@ -311,7 +317,7 @@ class Cycle:
         told = [f"{away.cause}: {full_stop(away.sentence)}"] if away else []
         hold = self._waiting(held)
         if hold is not None and hold.until is not None:
-            told.append(f"{full_stop(hold.reason)} Next try {holds.clock_time(hold.until, self.clock())}.")
+            told.append(f"{full_stop(hold.reason)} Next try {clock_time(hold.until, self.clock())}.")
         return " ".join(told)
 
     # ---- reviewing
@@ -325,6 +331,7 @@ class Cycle:
         with ThreadPoolExecutor(self.reviews_at_once, thread_name_prefix="review") as pool:
             while waiting or running:
                 stopping = self.stop.is_set() or any(RULES[ending.outcome].stops for ending in ended)
+                stopping = stopping or not self.policy.schedule.open(self.clock())  # it has closed meanwhile
                 while waiting and len(running) < self.reviews_at_once and not stopping:
                     action = waiting.pop(0)
                     run = Running(listed[action.pull.target])
@@ -426,7 +433,7 @@ class Cycle:
         """After an attempt: what the plan now says of this pull request is what its gate shows."""
         held = self._memory.held()
         held = self._memory.after(ending, held) if ending.backs_off else self._lifted(held)
-        records = self.store.records([seen.pull])
+        records = self._with_readiness([seen.pull], self.store.records([seen.pull]))
         rule = RULES[ending.outcome]
         fault = ending.fault if rule.stops and not ending.backs_off and not rule.as_set else None
         actions = plan([seen.pull], records, self.clock(), self.policy, self._hold(fault, held))

@@ -26,8 +26,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from appliance import redaction
 from appliance.core.answers import SseWatch, refusal, retry_seconds
 from appliance.core.asked import objection
-from appliance.core.budget import day_fault, next_day
+from appliance.core.budget import day_fault
 from appliance.core.masking import CODING, MaskedStream
+from appliance.core.moments import next_day
 from appliance.core.upstream import Answer
 from appliance.login import LoginRefused, LoginUnreachable
 from appliance.meter import Meter, Reason, Ticket

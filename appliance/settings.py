@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from appliance import redaction
+from appliance.core import windows
 from appliance.core.pulls import Policy
 
 if TYPE_CHECKING:
@@ -131,6 +133,21 @@ def _date(value: str) -> str:
     return value
 
 
+def _zone(name: str) -> ZoneInfo:
+    """Raises LookupError."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError) as error:  # a folder of zones, a path that leads out of them
+        raise LookupError(name) from error
+
+
+def _schedule(value: str) -> str:
+    _, bad = windows.parse(value, _zone)
+    if bad:
+        raise Unfit(*bad)
+    return value
+
+
 def _absolute(value: Path | None) -> Path | None:
     if value is not None and not value.is_absolute():
         raise Unfit
@@ -215,6 +232,19 @@ class Settings(BaseSettings):
     )
     skip_labels: Names = _set("APPLIANCE_SKIP_LABELS", (), f"a label, {COMMAS}")
     require_label: Annotated[str | None, BeforeValidator(_stripped)] = _set("APPLIANCE_REQUIRE_LABEL", None, "a label")
+    first_label: Annotated[str | None, BeforeValidator(_stripped)] = _set("APPLIANCE_FIRST_LABEL", None, "a label")
+    wait_for_checks: Names = _set(
+        "APPLIANCE_WAIT_FOR_CHECKS", (), f"the name of a check or status as GitHub shows it, {COMMAS}, or * for all"
+    )
+    quiet_period: Annotated[Whole, Field(ge=0, le=86_400)] = _set(
+        "APPLIANCE_QUIET_PERIOD", 0, WHOLE.format(0, 86_400, 120)
+    )
+    schedule: Annotated[str, AfterValidator(_schedule)] = _set(
+        "APPLIANCE_SCHEDULE", "", "windows such as Mon-Fri 08:00-18:00 Europe/Berlin, several with ; between them"
+    )
+    reviews_per_author: Annotated[Whole, Field(ge=0, le=1000)] = _set(
+        "APPLIANCE_REVIEWS_PER_AUTHOR", 0, WHOLE.format(0, 1000, 10)
+    )
     github_api_version: Annotated[str, AfterValidator(_date)] = _set(
         "APPLIANCE_GITHUB_API_VERSION", "2022-11-28", "the date of a version of GitHub's API, such as 2022-11-28"
     )
@@ -254,6 +284,11 @@ class Settings(BaseSettings):
             require_label=self.require_label,
             max_attempts=self.max_attempts,
             interval=self.interval,
+            quiet_period=self.quiet_period,
+            schedule=windows.parse(self.schedule, _zone)[0],
+            first_label=self.first_label,
+            reviews_per_author=self.reviews_per_author,
+            wait_for_checks=self.wait_for_checks,
         )
 
 

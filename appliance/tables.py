@@ -36,6 +36,10 @@ pulls = sa.Table(
     sa.Column("author", sa.Text, nullable=False, server_default=""),
     sa.Column("ready_since", sa.Float),
     sa.Column("paused_at", sa.Float),
+    sa.Column("paused_by", sa.Text, nullable=False, server_default=""),
+    sa.Column("head_seen_at", sa.Float),
+    sa.Column("asked_head", sa.Text, nullable=False, server_default=""),
+    sa.Column("commands_read", sa.Text, nullable=False, server_default=""),
     sa.Column("base_checked", sa.Text, nullable=False, server_default=""),
 )
 

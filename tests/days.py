@@ -2,7 +2,7 @@
 
 import time
 
-from appliance.core.budget import next_day
+from appliance.core.moments import next_day
 
 NOON = 1_796_040_000.0  # 2026-11-30 12:00 UTC
 

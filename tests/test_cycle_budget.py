@@ -7,8 +7,9 @@ import pytest
 from fake_github import FakeGitHub
 from world import APP, World, reviewed
 
-from appliance.core.budget import REMEDY, next_day
+from appliance.core.budget import REMEDY
 from appliance.core.faults import Fault
+from appliance.core.moments import next_day
 from appliance.core.outcomes import Ending, Outcome
 
 LIMIT = 1000

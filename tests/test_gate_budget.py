@@ -16,7 +16,7 @@ from model_server import Model, ask, client_of
 from sqlalchemy.exc import OperationalError
 
 from appliance import codex, process
-from appliance.core.budget import next_day
+from appliance.core.moments import next_day
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
 from appliance.core.upstream import ending_of

@@ -3,7 +3,8 @@
 import pytest
 
 from appliance.core.faults import Fault
-from appliance.core.holds import Held, clock_time, first, held_by, hold_of, one_more_cycle, together, unhealthy
+from appliance.core.holds import Held, first, held_by, hold_of, one_more_cycle, together, unhealthy
+from appliance.core.moments import clock_time
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.plan import Hold
 from appliance.core.verdict import WAITING, Gate

@@ -10,6 +10,7 @@ from days import NOON
 
 from appliance.core import budget
 from appliance.core.budget import Spent
+from appliance.core.moments import next_day
 from appliance.core.plan import Hold
 from appliance.core.verdict import Gate
 from appliance.meter import Budgets, Meter, Ticket
@@ -106,7 +107,7 @@ def test_the_hold_of_a_used_up_day() -> None:
     assert len(gate.description) <= 140
     assert budget.hold_of(spent, 1001, NOON) is None
     assert budget.hold_of(spent, 1000, MIDNIGHT) is None, "the day is over"
-    assert (budget.next_day(MIDNIGHT), budget.next_day(MIDNIGHT - 0.5)) == (MIDNIGHT + 86_400, MIDNIGHT)
+    assert (next_day(MIDNIGHT), next_day(MIDNIGHT - 0.5)) == (MIDNIGHT + 86_400, MIDNIGHT)
 
 
 def test_the_next_day_begins_anew(tmp_path: Path) -> None:

@@ -35,8 +35,14 @@ CONTRACT = {
     "APPLIANCE_AUTHOR_ASSOCIATIONS": "OWNER,MEMBER,COLLABORATOR,CONTRIBUTOR",
     "APPLIANCE_SKIP_LABELS": "",
     "APPLIANCE_REQUIRE_LABEL": "",
+    "APPLIANCE_FIRST_LABEL": "",
+    "APPLIANCE_WAIT_FOR_CHECKS": "",
+    "APPLIANCE_QUIET_PERIOD": "0",
+    "APPLIANCE_SCHEDULE": "",
+    "APPLIANCE_REVIEWS_PER_AUTHOR": "0",
 }
 SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+SUNDAY_NIGHT = 1_795_917_600.0  # 2026-11-29 02:00 UTC
 
 
 def settings(**environment: str) -> Settings:
@@ -136,6 +142,15 @@ EFFECTS: dict[str, tuple[str, Callable[[Appliance, FakeGitHub], object], object,
     "APPLIANCE_SKIP_LABELS": ("wip, no review", lambda it, _: it.cycle().policy.skip_labels,
                               frozenset(), frozenset({"wip", "no review"})),
     "APPLIANCE_REQUIRE_LABEL": (" review me ", lambda it, _: it.cycle().policy.require_label, None, "review me"),
+    "APPLIANCE_FIRST_LABEL": (" urgent ", lambda it, _: it.cycle().policy.first_label, None, "urgent"),
+    "APPLIANCE_WAIT_FOR_CHECKS": ("ci / build, lint", lambda it, _: it.cycle().policy.wait_for_checks,
+                                  (), ("ci / build", "lint")),
+    "APPLIANCE_QUIET_PERIOD": ("90", lambda it, _: it.cycle().policy.quiet_period, 0, 90),
+    "APPLIANCE_SCHEDULE": ("Mon-Fri 08:00-18:00 Europe/Berlin; Sat 22:00-06:00",
+                           lambda it, _: [it.cycle().policy.schedule.open(SUNDAY_NIGHT + hours * 3600)
+                                          for hours in (0, 12, 28, 31)],
+                           [True] * 4, [True, False, False, True]),
+    "APPLIANCE_REVIEWS_PER_AUTHOR": ("4", lambda it, _: it.cycle().policy.reviews_per_author, 0, 4),
 }  # fmt: skip
 
 
@@ -198,6 +213,9 @@ BAD = {
     "APPLIANCE_BLOCK_PRIORITY": ["P4", "1", "high"],
     "APPLIANCE_STATUS_CONTEXT": ["x" * 256, "codex\nreview", "codex\x1b[31m", "codex\u2028review"],
     "APPLIANCE_AUTHOR_ASSOCIATIONS": ["FRIEND", ",", "OWNER,everyone"],
+    "APPLIANCE_QUIET_PERIOD": ["-1", "86401", "2m"],
+    "APPLIANCE_SCHEDULE": ["always", "8-18", "Mon-Fri 08:00-18:00 Europe/Nowhere", "08:00-08:00", "25:00-26:00"],
+    "APPLIANCE_REVIEWS_PER_AUTHOR": ["-1", "1001", "few"],
     "APPLIANCE_GITHUB_API_VERSION": ["latest"],
     "APPLIANCE_STATE_DIR": ["rel", "./state"],
     "APPLIANCE_RUN_DIR": ["rel", "~/run"],
@@ -226,6 +244,8 @@ def test_a_bad_value_is_refused_by_its_name_with_what_it_is_and_what_to_type(nam
         ("APPLIANCE_MAX_ATTEMPTS", "2.5", '"2.5" cannot be used; type a whole number from 1 to 100, such as 3'),
         ("APPLIANCE_TOKENS_PER_REVIEW", "10M",
          '"10M" cannot be used; type a whole number from 0 to 1000000000000, such as 10000000'),
+        ("APPLIANCE_SCHEDULE", "Mon-Fri 08:00-18:00; weekends; 9-5", '"weekends", "9-5" cannot be used; type windows '
+         "such as Mon-Fri 08:00-18:00 Europe/Berlin, several with ; between them"),
         ("APPLIANCE_LOG_FORMAT", "xml", '"xml" cannot be used; type text or json'),
         ("APPLIANCE_REPOSITORIES", "octo/app, octo, a b", '"octo", "a b" cannot be used; type owner/name or owner/*, '
          "several with commas between them"),

@@ -1,9 +1,9 @@
 """Budgets of tokens: of one review, and of a day across all repositories. Pure arithmetic; a day is one of UTC."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from appliance.core.faults import Fault
+from appliance.core.moments import day_of, next_day
 from appliance.core.plan import Hold
 from appliance.core.verdict import day_budget
 
@@ -23,16 +23,6 @@ class Spent:
     def used_up(self, limit: int) -> bool:
         """Whether nothing more may be asked on that day; a `limit` of 0 is none."""
         return limit > 0 and (self.tokens >= limit or self.refused_under >= limit)
-
-
-def day_of(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
-
-
-def next_day(now: float) -> float:
-    """The next midnight in UTC, in seconds of the epoch."""
-    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return (today + timedelta(days=1)).timestamp()
 
 
 def day_fault(limit: int) -> Fault:

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from appliance.core.backoff import delay
 from appliance.core.faults import Fault
+from appliance.core.moments import clock_time
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import Hold
 from appliance.core.verdict import WAITING, usage_limit
 
 MAX_TOLD = 32 * 86_400.0  # no limit lasts longer than a month: an API that says so means milliseconds
 QUOTA_CYCLES = 3
-SOON = 20 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,6 @@ def hold_of(held: Held | None, now: float) -> Hold | None:
     until = clock_time(held.until, now)
     gate = usage_limit(until) if held.outcome is Outcome.QUOTA else WAITING
     return Hold(f"{held.fault.cause}: {held.fault.sentence}", held.until, gate)
-
-
-def clock_time(moment: float, now: float) -> str:
-    """When, for people: the time of day in UTC, with the day if it is not soon."""
-    form = "%H:%M UTC" if moment - now < SOON else "%Y-%m-%d %H:%M UTC"
-    return datetime.fromtimestamp(moment, UTC).strftime(form)
 
 
 def first(faults: Iterable[Fault | None]) -> Fault | None:

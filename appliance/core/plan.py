@@ -1,10 +1,14 @@
 """The one place that decides what a cycle does with a pull request."""
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from appliance.core import readiness
 from appliance.core.backoff import delay
 from appliance.core.pulls import Policy, Pull, not_ready
+from appliance.core.readiness import UNKNOWN, Standing
 from appliance.core.verdict import WAITING, Gate, given_up, running
 
 
@@ -17,7 +21,7 @@ class Record:
     used up, `reason` says why the last one failed.
     `leased`: somebody reviews it now. `undelivered`: its result waits to be posted.
     `faults`: its last so many reviews in a row ended in a fault of sandbox or workstation, the last at `faulted_at`;
-    then others go first, and it waits longer each time.
+    then others go first, and it waits longer each time. `standing` is what the rules of readiness ask for.
     """
 
     known: bool = True
@@ -29,6 +33,7 @@ class Record:
     unsure: bool = False
     faults: int = 0
     faulted_at: float = 0.0
+    standing: Standing = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,24 @@ def plan(
 
     `records` by target; `now` in seconds of the epoch. A pull request without a record is unknown, and waits.
     """
-    actions = [_action(pull, records.get(pull.target, Record(known=False)), now, policy, hold) for pull in pulls]
-    return sorted(actions, key=lambda action: records.get(action.pull.target, Record()).faults > 0)
+    begun: Counter[str] = Counter()  # reviews of this cycle, by author
+    actions = []
+    for pull in sorted(pulls, key=lambda pull: _turn(pull, records.get(pull.target, Record()), policy)):
+        record = records.get(pull.target, Record(known=False))
+        action = _action(pull, record, now, policy, hold, begun[readiness.author_of(pull)])
+        if isinstance(action, Review):
+            begun[readiness.author_of(pull)] += 1
+        actions.append(action)
+    return actions
 
 
-def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold | None) -> Action:
+def _turn(pull: Pull, record: Record, policy: Policy) -> tuple[bool, bool, float]:
+    """Whose turn it is: a fault of its own last, the label first, then who has waited longest."""
+    since = record.standing.waiting_since
+    return record.faults > 0, not readiness.labelled(pull, policy), math.inf if since is None else since
+
+
+def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold | None, begun: int) -> Action:
     reason = not_ready(pull, policy)
     if reason:
         return Skip(pull, reason)
@@ -117,5 +135,7 @@ def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold |
     until = record.faulted_at + delay(record.faults, policy.interval, 1.0) if record.faults else now
     if until > now:
         return Wait(pull, "its review ended in a fault that is not its own", until, WAITING)
+    if held := readiness.held(record.standing, begun, now, policy):
+        return Wait(pull, held.reason, held.until, held.gate)
     attempt = record.attempts + 1
     return Review(pull, attempt, WAITING, running(attempt, policy.max_attempts))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from appliance.core.windows import ALWAYS, Schedule
+
 
 @dataclass(frozen=True)
 class Pull:
@@ -38,13 +40,23 @@ class Pull:
 
 @dataclass(frozen=True)
 class Policy:
-    """Which pull requests are ready, how often one may be tried, and the seconds between two cycles."""
+    """Which pull requests are ready, how often one may be tried, and the seconds between two cycles.
+
+    Below them what makes a ready one wait (`core.readiness`): seconds after a push, the hours in which reviews begin,
+    reviews per author and day (0 is any number), the checks of others that are to be green, by name or `*`. A pull
+    request with the label `first_label` goes first.
+    """
 
     author_associations: frozenset[str] = frozenset({"OWNER", "MEMBER", "COLLABORATOR", "CONTRIBUTOR"})
     skip_labels: frozenset[str] = frozenset()
     require_label: str | None = None
     max_attempts: int = 3
     interval: float = 300.0
+    quiet_period: float = 0.0
+    schedule: Schedule = ALWAYS
+    first_label: str | None = None
+    reviews_per_author: int = 0
+    wait_for_checks: tuple[str, ...] = ()
 
 
 def not_ready(pull: Pull, policy: Policy) -> str | None:

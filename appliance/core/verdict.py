@@ -20,6 +20,7 @@ class Gate:
 
 
 WAITING = Gate("pending", "waiting for the Codex review")
+FAILED_CHECKS = "waiting for checks that failed"
 NOTHING_TO_REVIEW = Gate("error", "nothing to review: the pull request changes no reviewable file")
 
 
@@ -44,6 +45,42 @@ def beside(target: str) -> Gate:
     """For a commit that another pull request has too, into another branch: a status belongs to the commit."""
     short = target if len(target) <= MAX_TARGET else f"…{target[-MAX_TARGET:]}"
     return Gate("pending", f"{short} has this commit too, into another branch, and is not ready")
+
+
+def paused(by: str) -> Gate:
+    return _pending(f"paused by @{by}; the comment /review resume goes on")
+
+
+def outside_schedule(until: str) -> Gate:
+    return _pending("outside the review schedule" + (f", next try {until}" if until else ""))
+
+
+def quiet(until: str) -> Gate:
+    return _pending(f"pushed to a moment ago, next try {until}")
+
+
+def author_limit(limit: int, until: str) -> Gate:
+    return _pending(f"limit of {limit} reviews a day for its author, next try {until}")
+
+
+def checks_pending(names: Iterable[str]) -> Gate:
+    return _pending(f"waiting for checks: {', '.join(names)}")
+
+
+def checks_failed(names: Iterable[str]) -> Gate:
+    return _pending(f"{FAILED_CHECKS}: {', '.join(names)}")
+
+
+def checks_unreported() -> Gate:
+    return _pending("waiting for checks: none has reported yet")
+
+
+def checks_unknown() -> Gate:
+    return _pending("waiting for checks: the forge did not say how they stand")
+
+
+def _pending(text: str) -> Gate:
+    return Gate("pending", " ".join(text.split())[:MAX_DESCRIPTION])
 
 
 def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterator
 
-from appliance.core.budget import next_day
 from appliance.core.doctor import Line, fine, found, of_fault
 from appliance.core.doctor_forge import duration
 from appliance.core.faults import Fault, full_stop
-from appliance.core.holds import again, clock_time
+from appliance.core.holds import again
+from appliance.core.moments import clock_time, next_day
 from appliance.health import read
 from appliance.memory import Memory
 from appliance.wiring import Appliance

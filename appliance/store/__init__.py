@@ -13,6 +13,7 @@ from appliance.store.gates import Gates
 from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
 from appliance.store.pulls import Place, PullRow, Pulls, PullState
+from appliance.store.readiness import Readiness
 from appliance.store.reviews import Reviews, StoredReview, load_review
 from appliance.store.spending import Spending
 
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class Store(Answers, Reviews, Pulls, Bases, Gates, Notes, Spending):
+class Store(Answers, Reviews, Pulls, Readiness, Bases, Gates, Notes, Spending):
     """All of it; open with `open_store`."""
 
 

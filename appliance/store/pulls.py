@@ -96,6 +96,8 @@ class Pulls(Base):
             return False
         with self._write() as db:
             for target, values in changed.items():
+                if target not in known or known[target].head_sha != values["head_sha"]:
+                    values |= {"head_seen_at": now}
                 if db.execute(pulls.update().where(pulls.c.target == target).values(**values)).rowcount == 0:
                     db.execute(pulls.insert().values(target=target, first_seen_at=now, **values))
             for target in closed:
@@ -119,6 +121,9 @@ class Pulls(Base):
         """Note one pull request that no listing need have shown."""
         values = _listed(forge, pull.repository, pull)
         with self._write() as db:
+            before = db.execute(sa.select(pulls.c.head_sha).where(pulls.c.target == pull.target)).scalar_one_or_none()
+            if before != pull.head_sha:
+                values |= {"head_seen_at": self._clock()}
             if db.execute(pulls.update().where(pulls.c.target == pull.target).values(**values)).rowcount == 0:
                 db.execute(pulls.insert().values(target=pull.target, first_seen_at=self._clock(), **values))
 
@@ -131,6 +136,7 @@ class Pulls(Base):
     def set_states(self, states: Sequence[PullState]) -> None:
         """Note the states that changed."""
         query = sa.select(pulls.c.target, pulls.c.state, pulls.c.attempts, pulls.c.reason, pulls.c.next_try)
+        now = self._clock()
         with self._engine.connect() as db:
             known = {row.target: PullState(*row) for row in db.execute(query.where(pulls.c.open))}
         changed = [state for state in states if known.get(state.target) != state]
@@ -146,6 +152,7 @@ class Pulls(Base):
                         attempts=state.attempts,
                         reason=redaction.redacted(state.reason),
                         next_try=state.next_try,
+                        ready_since=sa.func.coalesce(pulls.c.ready_since, now) if state.state == "waiting" else None,
                     )
                 )
 
@@ -186,6 +193,7 @@ def _listed(forge: str, repository: str, pull: Pull) -> dict[str, Any]:
         "head_sha": pull.head_sha,
         "base_ref": pull.base_ref,
         "title": pull.title,
+        "author": pull.author,
         "url": pull.url,
         "open": True,
     }

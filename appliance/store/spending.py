@@ -4,7 +4,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from appliance.core.budget import Spent, day_of
+from appliance.core.budget import Spent
+from appliance.core.moments import day_of
 from appliance.store.base import Base
 from appliance.tables import spending
 

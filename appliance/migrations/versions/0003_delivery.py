@@ -16,6 +16,10 @@ def pulls() -> tuple["sa.Column[Any]", ...]:
         sa.Column("author", sa.Text(), server_default="", nullable=False),
         sa.Column("ready_since", sa.Float()),
         sa.Column("paused_at", sa.Float()),
+        sa.Column("paused_by", sa.Text(), server_default="", nullable=False),
+        sa.Column("head_seen_at", sa.Float()),
+        sa.Column("asked_head", sa.Text(), server_default="", nullable=False),
+        sa.Column("commands_read", sa.Text(), server_default="", nullable=False),
         sa.Column("base_checked", sa.Text(), server_default="", nullable=False),
     )
 
