@@ -108,7 +108,7 @@ class Cycle:
 
     @cached_property
     def _publisher(self) -> Publisher:
-        return Publisher(self.store, self.delivery, self.forges, self.stop, self.progress)
+        return Publisher(self.store, self.delivery, self.forges, self.stop, self.progress, self.by_hand)
 
     def run(self) -> Result:
         """One cycle, to its end. A fault ends reviews, never the cycle: gates are still set and results delivered."""

@@ -1,4 +1,8 @@
-"""Posts stored reviews: the comment, then the gate. Only the posting is ever retried, never the review."""
+"""Sends what waits in the outbox, and shows gates. Only the sending is ever retried, never the review.
+
+Whatever ends this process between two statements: a letter is stored with what it is for, noted as tried before it is
+sent, and as sent after. One that may have landed is looked for before it is sent once more.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,21 +14,21 @@ import structlog
 from appliance import redaction
 from appliance.core import marker as markers
 from appliance.core.faults import Fault
-from appliance.core.marker import Marker
+from appliance.core.inline import ReviewEvents
+from appliance.core.outbox import Abandon, Letter, after
 from appliance.core.pulls import Pull
-from appliance.core.report import comment as render
-from appliance.core.report import marker_findings
 from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.failures import fault_of
-from appliance.forge import Comment, ForgeError
+from appliance.forge import ForgeError
+from appliance.git import GitError
 from appliance.protocols import Forge
+from appliance.senders import KINDS, Desk, Sent
 from appliance.standing import Standing
 from appliance.store import Store, StoredReview
 
 log = structlog.get_logger()
 
 LANDING_SECONDS = 10.0  # so long a comment that was sent, and whose answer nobody heard, may still appear
-POSTING = "posting"
 
 
 @dataclass(frozen=True)
@@ -40,34 +44,132 @@ class Delivery:
     key: bytes
     block_priority: int
     standing: Standing
+    events: ReviewEvents = "comment"
     keep: bool = False
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
     pause: Callable[[float], object] = lambda _seconds: None
     clock: Callable[[], float] = time.time
 
     def deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
-        """Post one stored review of `pull`; False if the pull request moved on and the review is abandoned.
+        """Post one stored review of `pull` now; False if the pull request moved on and the review is abandoned.
 
-        Raises ForgeError; the review stays stored, and the next call looks for its marker before it posts again,
-        since a write that failed may have landed.
+        Raises ForgeError; what could not be sent waits in the outbox.
         """
         with self.alone():
-            if all(waiting.id != stored.id for waiting in self.store.undelivered()):
-                standing = self.store.review_of(pull)  # another process was first: the loop, or `review --post`
-                return standing is not None and standing.id == stored.id
-            return self._deliver(forge, stored, pull)
+            faults = self._send(forge, pull, at_once=True) if self._waits(stored) else []
+            if self._waits(stored):
+                raise _error_of(faults)
+        standing = self.store.review_of(pull)  # another process may have been first: the loop, or `review --post`
+        return standing is not None and standing.id == stored.id
 
-    def _deliver(self, forge: Forge, stored: StoredReview, pull: Pull) -> bool:
-        pull = forge.pull(pull.repository, pull.number)
-        if not self._still(forge, pull, stored):
-            return False
-        posted = self._post(forge, stored, pull)
-        if not self._still(forge, forge.pull(pull.repository, pull.number), stored):
-            return False
-        self.set_gate(forge, pull, stored.gate)
-        self.store.delivered(stored.id, posted.id, posted.url)
-        log.info("review.posted", target=stored.target, gate=stored.gate.description, url=posted.url)
-        return True
+    def _waits(self, stored: StoredReview) -> bool:
+        return any(waiting.id == stored.id for waiting in self.store.undelivered())
+
+    def send(self, forge: Forge, pull: Pull, *, at_once: bool = False) -> list[Fault]:
+        """Send what waits of one pull request, each after a look; returns what keeps it from being sent.
+
+        Of each review one after the other; what is stuck holds up no other review, and nothing that has none.
+        `at_once`: what failed is tried again before its time.
+        """
+        with self.alone():
+            return self._send(forge, pull, at_once=at_once)
+
+    def _send(self, forge: Forge, pull: Pull, *, at_once: bool) -> list[Fault]:
+        faults: list[Fault] = []
+        stuck: set[str] = set()
+        for letter in self.store.letters(pull.target):
+            lane = letter.key if letter.review is None else f"review {letter.review}"
+            if lane in stuck:
+                continue
+            if letter.next_try > self.clock() and not at_once:
+                fault = Fault(**letter.error) if letter.error else None
+                stuck.add(lane)
+            else:
+                fault, gone_on = self._try(forge, pull, letter)
+                if not gone_on:
+                    stuck.add(lane)
+            faults += [fault] if fault else []
+            if fault and fault.cause == "forge-rate-limited":
+                break  # all writes to this forge wait
+        return faults
+
+    def _try(self, forge: Forge, pull: Pull, letter: Letter) -> tuple[Fault | None, bool]:
+        """What kept the letter from being sent, and whether those behind it may go.
+
+        A look that fails is no try of the letter: nothing was written.
+        """
+        try:
+            desk = self._desk(forge, pull, letter)
+            if desk is None:
+                return None, False
+        except (ForgeError, GitError) as error:
+            log.warning("delivery.failed", target=letter.target, kind=letter.kind, error=str(error))
+            return fault_of(error), False
+        try:
+            sent = self._found(desk, letter)
+            if sent is None:
+                self.store.try_letter(letter)
+                sent = KINDS[letter.kind].send(desk, letter)
+        except ForgeError as error:
+            return self._refused(letter, error)
+        self._note_sent(desk, letter, sent)
+        return None, True
+
+    def _desk(self, forge: Forge, pull: Pull, letter: Letter) -> Desk | None:
+        """What the letter is sent with, after a look that its review still holds; None if it does not."""
+        now = forge.pull(pull.repository, pull.number)
+        stored = None
+        if letter.review is not None:
+            stored = self.store.review(letter.review)
+            if stored is None or not self._still(forge, now, stored):
+                return None
+        return Desk(
+            forge=forge,
+            pull=now,
+            store=self.store,
+            key=self.key,
+            block_priority=self.block_priority,
+            events=self.events,
+            show=lambda gate: self.set_gate(forge, now, gate),
+            stored=stored,
+        )
+
+    def _found(self, desk: Desk, letter: Letter) -> Sent | None:
+        """What is there of it, if an earlier try landed; one of a moment ago is given time to."""
+        landed = KINDS[letter.kind].landed
+        if letter.tried_at is None or landed is None:
+            return None
+        found = landed(desk, letter)
+        left = letter.tried_at + LANDING_SECONDS - self.clock()
+        if found is None and left > 0:
+            self.pause(min(left, LANDING_SECONDS))
+            found = landed(desk, letter)
+        return found
+
+    def _refused(self, letter: Letter, error: ForgeError) -> tuple[Fault, bool]:
+        fault = fault_of(error)
+        told = {"cause": fault.cause, "sentence": fault.sentence, "remedy": fault.remedy, "facts": dict(fault.facts)}
+        then = after(
+            error.cause,
+            permanent=error.permanent,
+            vital=KINDS[letter.kind].vital,
+            tries=letter.tries + 1,
+            now=self.clock(),
+        )
+        log.warning("delivery.failed", target=letter.target, kind=letter.kind, error=str(error))
+        if isinstance(then, Abandon):
+            self.store.abandon_letter(letter, told)
+            return fault, True
+        self.store.letter_refused(letter, told, then.at, landed=then.landed)
+        return fault, False
+
+    def _note_sent(self, desk: Desk, letter: Letter, sent: Sent) -> None:
+        if letter.kind != "gate":
+            self.store.letter_sent(letter, sent.id, sent.url)
+            return
+        stored, _ = desk.review
+        self.store.delivered(stored.id, stored.comment_id or "", stored.comment_url or "")
+        log.info("review.posted", target=stored.target, gate=stored.gate.description, url=stored.comment_url)
 
     def _still(self, forge: Forge, pull: Pull, stored: StoredReview) -> bool:
         """Whether the pull request is still what was reviewed: looked at before each write. If not, it is abandoned.
@@ -90,62 +192,6 @@ class Delivery:
             self.store.stale(stored.id, reason)
             log.info("review.stale", target=stored.target, head=stored.head_sha, reason=reason)
         return not reason
-
-    def _post(self, forge: Forge, stored: StoredReview, pull: Pull) -> Comment:
-        assert stored.review is not None
-        ours = self._ours(forge, pull)
-        if not _landed(ours, stored, pull) and self._let_land(stored):
-            ours = self._ours(forge, pull)
-        if found := _landed(ours, stored, pull):
-            return found
-        earlier = [mark for _, mark in ours if mark.target == pull.target and not mark.is_of(pull)]
-        body = self.body(stored, pull, forge, max(earlier, key=lambda mark: mark.at, default=None))
-        self.store.set_note(POSTING, {"review": stored.id, "at": self.clock()})
-        try:
-            posted = forge.post_comment(pull, body)
-        except ForgeError as error:
-            if error.permanent:  # refused: it will not appear
-                self.store.set_note(POSTING, None)
-            raise
-        self.store.set_note(POSTING, None)
-        return posted
-
-    def _let_land(self, stored: StoredReview) -> bool:
-        """If this comment was sent a moment ago, by a process that was killed or heard no answer: wait for it."""
-        sent = self.store.note(POSTING)
-        left = sent["at"] + LANDING_SECONDS - self.clock() if sent and sent["review"] == stored.id else 0.0
-        if left <= 0:
-            return False
-        self.pause(min(left, LANDING_SECONDS))
-        return True
-
-    def _ours(self, forge: Forge, pull: Pull) -> list[tuple[Comment, Marker]]:
-        return [(found, mark) for found in forge.comments(pull) if (mark := markers.read(found.body, self.key))]
-
-    def body(self, stored: StoredReview, pull: Pull, forge: Forge, earlier: Marker | None) -> str:
-        """The comment of a stored review, marker included."""
-        assert stored.review is not None
-        review = redaction.review(stored.review)  # one of an earlier version may know less of secrets
-        marker = Marker(
-            target=stored.target,
-            head_sha=stored.head_sha,
-            base_ref=stored.base_ref,
-            base_sha=review.base_sha,
-            merge_base=review.merge_base,
-            gate_state=stored.gate.state,
-            gate_description=stored.gate.description,
-            at=stored.created_at,
-            findings=marker_findings(review.result.findings, markers.MAX_FINDINGS),
-            digest=review.configuration.digest,
-        )
-        return render(
-            review,
-            stored.gate,
-            self.block_priority,
-            lambda path, first, last: forge.permalink(pull, path, first, last),
-            markers.render(marker, self.key),
-            earlier,
-        )
 
     def set_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
         """Show `gate`, if it is not what was last shown. Raises ForgeError.
@@ -171,6 +217,7 @@ class Delivery:
         if shown != gate:
             if gate.state != "success":  # before: killed in between, the next cycle looks once more
                 self.store.forget_gates_beside(pull)
+            self.store.forget_gate(pull)  # if its end is not heard of, the forge is asked what it shows
             forge.set_gate(pull, gate)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)
@@ -196,6 +243,11 @@ class Delivery:
         return None
 
 
-def _landed(ours: Sequence[tuple[Comment, Marker]], stored: StoredReview, pull: Pull) -> Comment | None:
-    """The comment of this very review, if it is there."""
-    return next((it for it, mark in ours if mark.is_of(pull) and mark.at == stored.created_at), None)
+def _error_of(faults: Sequence[Fault]) -> ForgeError:
+    """What a person is told who waits for a review to be posted."""
+    if not faults:
+        remedy = "nothing to do: the loop posts it; see `appliance status`."
+        return ForgeError("forge-unreachable", "the review waits to be posted", remedy=remedy, permanent=False)
+    first = faults[0]
+    permanent = bool(first.facts.get("permanent"))
+    return ForgeError(first.cause, first.sentence, remedy=first.remedy, permanent=permanent)

@@ -39,6 +39,7 @@ class Publisher:
     forges: Sequence[Forge]
     stop: threading.Event
     progress: Progress
+    by_hand: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def show(self, listed: Mapping[str, Seen], actions: Sequence[Action]) -> list[Fault]:
@@ -80,36 +81,44 @@ class Publisher:
         return self.delivery.holds(seen.forge, seen.pull, stored)
 
     def deliver(self, listed: Mapping[str, Seen]) -> list[Fault]:
-        """Post what waits to be posted; one that is stuck holds up no other."""
-        faults = []
-        for stored in self.store.undelivered():
-            seen = listed.get(stored.target)
-            if seen is None or self.stop.is_set():
+        """Send what waits in the outbox; what is stuck holds up no other pull request."""
+        faults: list[Fault] = []
+        limited: set[str] = set()
+        for target in dict.fromkeys(letter.target for letter in self.store.letters()):
+            seen = listed.get(target)
+            if seen is None or self.stop.is_set() or seen.forge.name in limited:
                 continue  # not listed now: the forge did not say that it is closed
-            try:
-                with self._lock:
-                    self.delivery.deliver(seen.forge, stored, seen.pull)
-            except (ForgeError, GitError) as error:
-                log.warning("delivery.failed", target=stored.target, error=str(error))
-                faults.append(fault_of(error))
-            except process.Stopped:
-                log.info("delivery.stopped", target=stored.target)
+            met = self._send(seen)
+            faults += met
+            if any(fault.cause == "forge-rate-limited" for fault in met):
+                limited.add(seen.forge.name)
             self.progress.moved()
         return faults
 
+    def _send(self, seen: Seen) -> list[Fault]:
+        try:
+            with self._lock:
+                return self.delivery.send(seen.forge, seen.pull, at_once=self.by_hand)
+        except process.Stopped:
+            log.info("delivery.stopped", target=seen.pull.target)
+        except (ForgeError, GitError, TimeoutError) as error:
+            log.warning("delivery.failed", target=seen.pull.target, error=str(error))
+            return [fault_of(error)]
+        return []
+
     def deliver_unlisted(self, listed: Mapping[str, Seen]) -> list[Fault]:
-        """What is listed no more is asked for by name: closed, it is abandoned; unknown, it waits."""
+        """What is listed no more is asked for by name: closed, its reviews are abandoned; unknown, they wait."""
         gone: dict[str, Seen] = {}
         faults = []
-        for stored in self.store.undelivered():
-            place = self.store.place(stored.target)
+        for target in dict.fromkeys(letter.target for letter in self.store.letters()):
+            place = self.store.place(target)
             forge = next((forge for forge in self.forges if place and forge.name == place.forge), None)
-            if stored.target in listed or place is None or forge is None:
+            if target in listed or place is None or forge is None:
                 continue
             try:
-                gone[stored.target] = Seen(forge.pull(place.repository, place.number), forge)
+                gone[target] = Seen(forge.pull(place.repository, place.number), forge)
             except ForgeError as error:
-                log.warning("delivery.failed", target=stored.target, error=str(error))
+                log.warning("delivery.failed", target=target, error=str(error))
                 if error.cause != "forge-not-found":  # of a repository that is watched, its listing tells
                     faults.append(fault_of(error))
         return faults + self.deliver(gone)

@@ -114,6 +114,7 @@ outbox = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("next_try", sa.Float),
+    sa.Column("tried_at", sa.Float),
     sa.Column("sent_at", sa.Float),
     sa.Column("abandoned_at", sa.Float),
     sa.Column("remote_id", sa.Text, nullable=False, server_default=""),

@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wiring",),
     ("cycle", "rehearsal"),
     ("publishing", "memory"),
-    ("delivery",),
+    ("delivery", "senders"),
     ("reviewing", "keeping", "standing"),
     ("instructions",),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),

@@ -61,7 +61,7 @@ def stop_at(point):
         "stored": (workdir.WorkDirs, "settle"),
         "settled": (workdir, "_remove"),
         "half removed": (os, "rmdir"),
-        "unsent": (delivery.Delivery, "deliver"),
+        "unsent": (delivery.Delivery, "send"),
         "posted": (Store, "delivered"),
         "adopting": (Store, "adopt"),
         "adopted": (workdir, "_remove"),

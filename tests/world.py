@@ -177,7 +177,7 @@ class World:
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(self.store, KEY, 1, self.standing)
+        return Delivery(self.store, KEY, 1, self.standing, clock=self.clock)
 
     @property
     def keeper(self) -> Keeper:

@@ -85,3 +85,33 @@ def _decode(payload: str) -> Marker | None:
     except (ValueError, TypeError, KeyError, binascii.Error):
         return None  # signed by us, but of a version that we no longer read
     return marker if marker.gate_state in ("pending", "success", "failure", "error") else None
+
+
+_TAG = re.compile(r"<!-- review-appliance:tag ([A-Za-z0-9_=-]+) ([0-9a-f]{64}) -->")
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What one of our smaller texts is: a pull request review, a comment on a line, a reply. It says of no review what
+    it concluded: `Marker` alone does. `kind` and `id` name it within the pull request."""
+
+    target: str
+    kind: str
+    id: str
+
+
+def render_tag(tag: Tag, key: bytes) -> str:
+    fields = json.dumps(asdict(tag), separators=(",", ":")).encode()
+    payload = base64.urlsafe_b64encode(fields).decode()
+    return f"<!-- review-appliance:tag {payload} {_sign(f'tag {payload}', key)} -->"
+
+
+def read_tag(body: str, key: bytes) -> Tag | None:
+    """The tag of a text, or None if there is none with our signature; the last holds."""
+    for payload, signature in reversed(_TAG.findall(body)):
+        if hmac.compare_digest(signature, _sign(f"tag {payload}", key)):
+            try:
+                return Tag(**json.loads(base64.urlsafe_b64decode(payload)))
+            except (ValueError, TypeError, binascii.Error):
+                return None
+    return None

@@ -1,7 +1,7 @@
 """A review as Markdown: what people read on the forge and on the terminal (DESIGN section 2, scenario 7)."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
 from appliance.core.findings import Configuration, Finding, Review
@@ -24,18 +24,20 @@ def comment(
     permalink: Permalink,
     marker: str = "",
     earlier: Marker | None = None,
+    inlined: Sequence[Finding] = (),
 ) -> str:
     """The whole comment, at most MAX_COMMENT characters; when it must be cut, verdict and marker stay.
 
-    `earlier` is the marker of the review that this one supersedes.
+    `earlier` is the marker of the review that this one supersedes. `inlined` are findings that stand on lines of the
+    diff: here they are only named, behind the others.
     """
-    parts = [*_findings(review, block_priority, permalink), *_earlier(review, earlier)]
+    parts = [*_findings(review, block_priority, permalink, inlined), *_earlier(review, earlier)]
     top, middle, end = (_GAP.join(part) for part in (_top(review, gate), parts, _conclusion(review)))
     room = MAX_COMMENT - len(top) - len(end) - len(marker) - 3 * len(_GAP)
-    return _GAP.join(part for part in (top, _cut(middle, room), end, marker) if part)
+    return _GAP.join(part for part in (top, cut(middle, room), end, marker) if part)
 
 
-def _cut(text: str, room: int) -> str:
+def cut(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     kept = text[: room - len(CUT) - MAX_FENCE - 1]
@@ -67,22 +69,33 @@ def _names(paths: Sequence[str], count: int | None = None) -> str:
     return ", ".join(code(path) for path in paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _findings(review: Review, block_priority: int, permalink: Permalink) -> list[str]:
+def _findings(review: Review, block_priority: int, permalink: Permalink, inlined: Sequence[Finding] = ()) -> list[str]:
     findings = sorted(review.result.findings, key=lambda finding: finding.priority)
     if not findings:
         return [] if review.nothing_to_review else ["No findings."]
     blockers = set(map(id, blocking(findings, blocks_at(review, block_priority))))
-    return [_finding(finding, id(finding) in blockers, permalink) for finding in findings]
+    on_lines = set(map(id, inlined))
+    here = [finding for finding in findings if id(finding) not in on_lines]
+    return [*(_finding(it, id(it) in blockers, permalink) for it in here), *_on_lines(inlined, blockers)]
+
+
+def _on_lines(findings: Sequence[Finding], blockers: Collection[int]) -> list[str]:
+    lines = [
+        f"- [P{finding.priority}] {inert(finding.title, one_line=True)} ({code(_place(finding))})"
+        + (" · blocks" if id(finding) in blockers else "")
+        for finding in findings
+    ]
+    return ["### On lines of the diff\n\n" + "\n".join(lines)] if lines else []
+
+
+def _place(finding: Finding) -> str:
+    last = "" if finding.line_start == finding.line_end else f"-{finding.line_end}"
+    return f"{finding.path}:{finding.line_start}{last}"
 
 
 def _finding(finding: Finding, blocks: bool, permalink: Permalink) -> str:
     url = permalink(finding.path, finding.line_start, finding.line_end)
-    lines = (
-        str(finding.line_start)
-        if finding.line_start == finding.line_end
-        else f"{finding.line_start}-{finding.line_end}"
-    )
-    place = code(f"{finding.path}:{lines}")
+    place = code(_place(finding))
     where = f"[{place}]({url})" if url else place
     return (
         f"### [P{finding.priority}] {inert(finding.title, one_line=True)}\n\n"
@@ -141,7 +154,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _text(text: str) -> str:
-    return _cut(inert(text), MAX_TEXT)
+    return cut(inert(text), MAX_TEXT)
 
 
 def _words(title: str) -> str:

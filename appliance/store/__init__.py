@@ -12,6 +12,7 @@ from appliance.store.bases import Bases
 from appliance.store.gates import Gates
 from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
+from appliance.store.outbox import Outbox, key_of
 from appliance.store.pulls import Place, PullRow, Pulls, PullState
 from appliance.store.readiness import Readiness
 from appliance.store.reviews import Reviews, StoredReview, load_review
@@ -26,13 +27,14 @@ __all__ = [
     "StoredReview",
     "damage",
     "is_damage",
+    "key_of",
     "load_review",
     "open_store",
     "words",
 ]
 
 
-class Store(Answers, Reviews, Pulls, Readiness, Bases, Gates, Notes, Spending):
+class Store(Answers, Reviews, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
     """All of it; open with `open_store`."""
 
 

@@ -61,6 +61,11 @@ class Gates(Base):
         red = [gate for gate in found if gate.state in _WORST]
         return min(red, key=lambda gate: _WORST.index(gate.state), default=None)
 
+    def forget_gate(self, pull: Pull) -> None:
+        """What was last shown of it may not be what the forge shows."""
+        with self._write() as db:
+            db.execute(gates.delete().where(gates.c.target == pull.target, gates.c.head_sha == pull.head_sha))
+
     def forget_gates_beside(self, pull: Pull) -> None:
         """What the other pull requests of this commit were last shown as is no longer what the forge shows."""
         others = [

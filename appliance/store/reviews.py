@@ -25,6 +25,7 @@ from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.store.attempts import Attempts
+from appliance.store.outbox import add_review, sent_all
 from appliance.tables import attempts, pulls, reviews
 
 Adopted = Literal["stored", "known", "forgotten", "later"]
@@ -119,6 +120,7 @@ class Reviews(Attempts):
             )
             .returning(reviews.c.id)
         ).scalar_one()
+        add_review(db, review.target, made, self._clock(), known=attempt is not None)
         return made
 
     def learn(self, pull: Pull, identity: Identity, gate: Gate, comment_id: str, comment_url: str) -> None:
@@ -159,8 +161,15 @@ class Reviews(Attempts):
         with self._engine.connect() as db:
             return [_stored(row) for row in db.execute(query)]
 
+    def review(self, review: int) -> StoredReview | None:
+        """One that stands or was abandoned; None if a person had it forgotten."""
+        found = self._reviews(reviews.c.id == review)
+        return found[0] if found else None
+
     def delivered(self, review: int, comment_id: str, comment_url: str) -> None:
+        """It is posted as a whole: comment and gate wait no more."""
         with self._write() as db:
+            sent_all(db, review, self._clock())
             db.execute(
                 reviews.update()
                 .where(reviews.c.id == review)

@@ -58,6 +58,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
         sa.Column("next_try", sa.Float()),
+        sa.Column("tried_at", sa.Float()),
         sa.Column("sent_at", sa.Float()),
         sa.Column("abandoned_at", sa.Float()),
         sa.Column("remote_id", sa.Text(), server_default="", nullable=False),
@@ -67,6 +68,12 @@ def upgrade() -> None:
         sa.UniqueConstraint("key"),
     )
     op.create_index("ix_outbox_target", "outbox", ["target"])
+    for kind in ("summary", "gate"):  # of reviews that wait to be posted; `tried_at`: the comment may be there
+        op.execute(
+            "INSERT INTO outbox (review, target, kind, key, payload, created_at, tried_at) "
+            f"SELECT id, target, '{kind}', 'review ' || id || ' {kind}', '{{}}', created_at, created_at FROM reviews "
+            "WHERE delivered_at IS NULL AND abandoned_at IS NULL AND forgotten_at IS NULL ORDER BY id"
+        )
     op.create_table(
         "findings",
         sa.Column("target", sa.Text(), nullable=False),

@@ -1,0 +1,60 @@
+"""What becomes of something that is to be written to a forge, and was not taken. Pure: `now` is an argument."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FIRST_DELAY = 30.0  # seconds; the next cycle tries again
+LONGEST_DELAY = 3600.0
+MOST_TRIES = 12  # of what no review hangs on: half a day
+# What a person mends without touching the pull request: then nothing is given up for it.
+_OF_THE_TOKEN = frozenset({"forge-login", "forge-permission"})
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One write, which `key` names for ever. `review` is the one it belongs to and goes with, if any.
+
+    `tries` that failed so far; `tried_at`: a try then may have landed, None if there is none. `error` is the fault of
+    the last try as the store keeps it, empty if there is none.
+    """
+
+    id: int
+    review: int | None
+    target: str
+    kind: str
+    key: str
+    payload: Mapping[str, Any]
+    tries: int = 0
+    next_try: float = 0.0
+    tried_at: float | None = None
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Again:
+    """Try again at `at`, in seconds of the epoch. `landed`: it may be there already."""
+
+    at: float
+    landed: bool
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """It will never be taken."""
+
+
+def after(
+    cause: str, *, permanent: bool, vital: bool, tries: int, now: float, retry_at: float | None = None
+) -> Again | Abandon:
+    """What follows when try number `tries` failed.
+
+    `vital` ones (the comment and the gate of a review) are never given up: what was paid for would be lost.
+    """
+    limited = cause == "forge-rate-limited"
+    waits = permanent and cause in _OF_THE_TOKEN
+    if not vital and ((permanent and not waits) or tries >= MOST_TRIES):
+        return Abandon()
+    longest = LONGEST_DELAY if permanent and not waits else LONGEST_DELAY / 4
+    wait = min(FIRST_DELAY * 2.0 ** min(tries - 1, 20), longest)
+    return Again(max(now + wait, retry_at or 0.0), landed=not permanent and not limited)
