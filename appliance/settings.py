@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from appliance import redaction
 from appliance.core import windows
+from appliance.core.inline import ReviewEvents
 from appliance.core.pulls import Policy
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class Settings(BaseSettings):
         "APPLIANCE_BLOCK_PRIORITY", "P1", "P0, P1, P2 or P3"
     )
     base_drift: Annotated[Whole, Field(ge=0, le=10**6)] = _set("APPLIANCE_BASE_DRIFT", 0, WHOLE.format(0, 10**6, 20))
+    review_event: ReviewEvents = _set("APPLIANCE_REVIEW_EVENT", "comment", "comment, request-changes or approve")
     status_context: Annotated[str, AfterValidator(_context)] = _set(
         "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters on one line, such as codex-review"
     )

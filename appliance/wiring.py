@@ -241,6 +241,7 @@ class Appliance:
             self.key,
             self.settings.block_priority_number,
             self.standing,
+            events=self.settings.review_event,
             keep=self.blocked is not None,
             alone=lambda: held(lock, timeout=POSTING_SECONDS, stop=self.stop),
             pause=self.stop.wait,

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fake_github import FakeGitHub
-from fake_github.clients import CONTEXT, forge_for
+from fake_github.clients import CONTEXT, Clock, forge_for
 from fake_github.state import Status
 
 from appliance import codex, instructions
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Finding, Result, Review, Verdict
+from appliance.core.inline import ReviewEvents
 from appliance.core.marker import Marker, read
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
@@ -107,6 +108,21 @@ class Unmoved(Standing):
         return self.reason(pull)
 
 
+class Ticks(Clock):
+    """The world's clock, which moves on while a forge waits."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self.world = world
+
+    def __call__(self) -> float:
+        return self.world.clock()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.world.now += seconds
+
+
 @dataclass
 class World:
     """What outlives a cycle. `run` is one; change the fields in between."""
@@ -126,6 +142,7 @@ class World:
     in_earnest: bool = False
     block_priority: int = 1
     base_drift: int = 0
+    events: ReviewEvents = "comment"
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
@@ -148,7 +165,8 @@ class World:
         self.store.close()
 
     def forge_of(self, *repositories: str) -> GitHubForge:
-        return forge_for(self.github, *repositories, etags=self.store, stop=self.stop)
+        ticks = Ticks(self)
+        return forge_for(self.github, *repositories, etags=self.store, stop=self.stop, clock=ticks, sleep=ticks.sleep)
 
     def restart(self, *, lose_database: bool = False) -> None:
         """As another process finds it."""
@@ -177,7 +195,7 @@ class World:
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(self.store, KEY, 1, self.standing, clock=self.clock)
+        return Delivery(self.store, KEY, 1, self.standing, self.events, clock=self.clock)
 
     @property
     def keeper(self) -> Keeper:

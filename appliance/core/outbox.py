@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 FIRST_DELAY = 30.0  # seconds; the next cycle tries again
-LONGEST_DELAY = 3600.0
-MOST_TRIES = 12  # of what no review hangs on: half a day
+LONGEST_DELAY = 900.0
+REFUSED_DELAY = 6 * 3600.0  # what was refused for good may be taken one day: a conversation is unlocked
+MOST_TRIES = 24  # of what no review hangs on: some hours
 # What a person mends without touching the pull request: then nothing is given up for it.
 _OF_THE_TOKEN = frozenset({"forge-login", "forge-permission"})
 
@@ -44,9 +45,7 @@ class Abandon:
     """It will never be taken."""
 
 
-def after(
-    cause: str, *, permanent: bool, vital: bool, tries: int, now: float, retry_at: float | None = None
-) -> Again | Abandon:
+def after(cause: str, *, permanent: bool, vital: bool, tries: int, now: float) -> Again | Abandon:
     """What follows when try number `tries` failed.
 
     `vital` ones (the comment and the gate of a review) are never given up: what was paid for would be lost.
@@ -55,6 +54,5 @@ def after(
     waits = permanent and cause in _OF_THE_TOKEN
     if not vital and ((permanent and not waits) or tries >= MOST_TRIES):
         return Abandon()
-    longest = LONGEST_DELAY if permanent and not waits else LONGEST_DELAY / 4
-    wait = min(FIRST_DELAY * 2.0 ** min(tries - 1, 20), longest)
-    return Again(max(now + wait, retry_at or 0.0), landed=not permanent and not limited)
+    wait = REFUSED_DELAY if permanent and not waits else min(FIRST_DELAY * 2.0 ** min(tries - 1, 20), LONGEST_DELAY)
+    return Again(now + wait, landed=not permanent and not limited)
