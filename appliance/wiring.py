@@ -23,6 +23,7 @@ from appliance.failures import fault_of, shortage_of
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
+from appliance.forge.github_pace import SharedPace, SharedPause
 from appliance.forge.local import LocalForge
 from appliance.gate import Upstream
 from appliance.git import Mirrors, Slots
@@ -197,9 +198,13 @@ class Appliance:
         settings = self.settings
         if settings.github_token is None:
             raise ForgeError(NO_TOKEN.cause, "GITHUB_TOKEN is not set.", remedy=NO_TOKEN.remedy, permanent=True)
+        token = settings.github_token.get_secret_value()
+        shared = settings.state_dir / "locks" / f"github-{keys.digest(settings.github_url, token)[:16]}"
         return GitHubForge(
             api_url=settings.github_url,
-            token=settings.github_token.get_secret_value(),
+            token=token,
+            pace=SharedPace(shared.with_suffix(".pace")),
+            pause=SharedPause(shared.with_suffix(".pause")),
             repositories=settings.repositories,
             context=settings.status_context,
             etags=self.store,

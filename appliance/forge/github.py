@@ -29,7 +29,7 @@ from appliance.forge import (
 from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
 from appliance.forge.github_heads import GitHubHeads
-from appliance.forge.github_limits import PROCESS_PACE, WritePace
+from appliance.forge.github_limits import PROCESS_PACE, Pause, WritePace
 from appliance.forge.github_reviews import DEFECT, GitHubReviews, Steady
 from appliance.forge.github_rights import GitHubRights
 from appliance.forge.github_shapes import (
@@ -105,6 +105,7 @@ class GitHubForge:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] | None = None,
         pace: WritePace = PROCESS_PACE,
+        pause: Pause | None = None,
         target_url: str | None = None,
     ) -> None:
         wrong = [pattern for pattern in repositories if not _PATTERN.fullmatch(pattern)]
@@ -119,6 +120,7 @@ class GitHubForge:
             clock=clock,
             sleep=sleep,
             pace=pace,
+            pause=pause,
         )
         self._token = token.strip()
         self._patterns = tuple(dict.fromkeys(repositories))

@@ -57,6 +57,7 @@ class GitHubClient:
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] | None = None,
         pace: WritePace = PROCESS_PACE,
+        pause: Pause | None = None,
     ) -> None:
         token = token.strip()
         if not token.isascii() or not token.isprintable() or " " in token:
@@ -71,7 +72,7 @@ class GitHubClient:
         self._clock = clock
         self._sleep = sleep or self._stop.wait
         self._pace = pace
-        self._pause = Pause()
+        self._pause = pause or Pause()
         headers = {
             "Accept": ACCEPT,
             "X-GitHub-Api-Version": api_version,
