@@ -128,6 +128,10 @@ def _model(value: str) -> str:
     return value
 
 
+def _judge(value: str | None) -> str | None:
+    return value and _model(value)
+
+
 def _date(value: str) -> str:
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
         raise Unfit
@@ -212,6 +216,9 @@ class Settings(BaseSettings):
     )
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] = _set(
         "APPLIANCE_REASONING_EFFORT", "high", "none, minimal, low, medium, high or xhigh"
+    )
+    judge_model: Annotated[str | None, BeforeValidator(_stripped), AfterValidator(_judge)] = _set(
+        "APPLIANCE_JUDGE_MODEL", None, f"the name of a model, such as {DEFAULT_MODEL}"
     )
     interval: Seconds = _set("APPLIANCE_INTERVAL", 300, SECONDS.format(300))
     review_timeout: Seconds = _set("APPLIANCE_REVIEW_TIMEOUT", 1800, SECONDS.format(1800))

@@ -15,7 +15,7 @@ ROOT = Path(appliance.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("doctor",),
-    ("serving", "schedule", "commands"),
+    ("serving", "schedule", "commands", "evaluation"),
     ("wiring",),
     ("cycle", "rehearsal"),
     ("publishing", "memory"),

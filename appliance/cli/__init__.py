@@ -7,13 +7,14 @@ import click
 
 from appliance import __version__
 from appliance.cli.common import HELP, Group
+from appliance.cli.evaluating import evaluate
 from appliance.cli.examining import doctor, selftest_command
 from appliance.cli.looking import status
 from appliance.cli.loop import cycle, retry, serve
 from appliance.cli.reviews import rehearse, review
 from appliance.cli.setup import login, settings_command
 
-COMMANDS = (serve, cycle, selftest_command, doctor, login, settings_command, status, retry, rehearse, review)
+COMMANDS = (serve, cycle, selftest_command, doctor, login, settings_command, status, retry, rehearse, review, evaluate)
 
 
 @click.group(cls=Group, context_settings=HELP)

@@ -127,3 +127,27 @@ def _end(summary: Summary) -> str:
     counted = summary.reviewed + len(summary.failed)
     undecided = f", {len(summary.undecided)} pairs undecided" if summary.undecided else ""
     return f"INCOMPLETE: {counted} of {summary.runs} runs are counted{undecided}"
+
+
+def cases_json(scored: Sequence[Scored]) -> list[dict[str, object]]:
+    """Each run for a program; numbers of goldens and findings count from 0, in the case's and the review's order."""
+    return [
+        {
+            "case": one.run.case,
+            "number": one.run.number,
+            "clean": one.case.clean,
+            "state": one.run.state,
+            "outcome": one.run.outcome,
+            "reason": one.run.reason,
+            "verdict": one.run.verdict,
+            "findings": len(one.run.findings),
+            "matched": [list(pair) for pair in one.matching.matched],
+            "missed": list(one.matching.missed),
+            "false": list(one.matching.false),
+            "duplicates": list(one.matching.duplicates),
+            "undecided": [list(pair) for pair in one.undecided],
+            "usage": vars(one.run.usage),
+            "seconds": one.run.seconds,
+        }
+        for one in sorted(scored, key=lambda one: one.run.key)
+    ]
