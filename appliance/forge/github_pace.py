@@ -4,15 +4,17 @@ requests, not a process's. The loop and a `review --post` beside it, or a restar
 import os
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from appliance.flock import try_lock
-from appliance.forge.github_limits import Pause, WritePace
+from appliance.forge.github_limits import MOST_WRITES, Pause, WritePace
 
 POLL_SECONDS = 0.05
 _NUMBERS = struct.Struct("<ddd")
+MOST = max(most for most, _ in MOST_WRITES)
+_TIMES = struct.Struct(f"<{MOST}d")
 
 
 class SharedPace(WritePace):
@@ -32,7 +34,7 @@ class SharedPace(WritePace):
             if file is not None:
                 stack.callback(os.close, file)
                 self._ended = deque(_read(file), maxlen=self._ended.maxlen)
-                stack.callback(lambda: _write(file, self._ended))
+                stack.callback(lambda: _write(file, list(self._ended)))
             stack.enter_context(super().turn(clock, sleep))
             if file is not None:  # killed while it is written, it counts as written
                 _write(file, [*self._ended, clock()])
@@ -83,12 +85,12 @@ class SharedPause(Pause):
 
 
 def _read(file: int) -> list[float]:
-    data = os.pread(file, 1 << 16, 0)
-    return [number for (number,) in struct.iter_unpack("<d", data[: len(data) // 8 * 8])]
+    data = os.pread(file, _TIMES.size, 0)
+    return [number for (number,) in struct.iter_unpack("<d", data[: len(data) // 8 * 8]) if number]
 
 
-def _write(file: int, times: "deque[float] | list[float]") -> None:
-    data = struct.pack(f"<{len(times)}d", *times)
+def _write(file: int, times: Sequence[float]) -> None:
+    """Always all of them, so that nothing of an older list stands behind."""
+    newest = list(times)[-MOST:]
     with suppress(OSError):
-        os.ftruncate(file, 0)
-        os.pwrite(file, data, 0)
+        os.pwrite(file, _TIMES.pack(*newest, *[0.0] * (MOST - len(newest))), 0)
