@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import process
+from appliance.checks import Checks
 from appliance.core import budget, holds
 from appliance.core.faults import Fault, full_stop
 from appliance.core.holds import Held
@@ -185,6 +186,8 @@ class Cycle:
                 listed |= {pull.target: Seen(pull, forge) for pull in pulls}
                 self.progress.moved()
         self.store.forget_unwatched(watched)
+        if self.policy.wait_for_checks and not faults:
+            Checks(self.store, self.policy, self.clock).forget(listed)
         return listed, moved, faults
 
     # ---- deciding
@@ -203,7 +206,8 @@ class Cycle:
         }
         records |= {target: replace(records[target], unsure=True) for target in unsure}
         due = {target: replace(record, faulted_at=0.0) for target, record in records.items()}
-        actions = plan(pulls, due if self.by_hand else records, self.clock(), self.policy, self._hold(fault, held))
+        actions, more = self._planned(listed, due if self.by_hand else records, self._hold(fault, held))
+        faults += more
         self._note_states(actions, records)
         return actions, faults
 
@@ -281,6 +285,25 @@ class Cycle:
         else:
             self.store.set_base_checked(pull, self._against(pull, tip))
         return None
+
+    def _planned(
+        self, listed: Mapping[str, Seen], records: Mapping[str, Record], hold: Hold | None
+    ) -> tuple[list[Action], list[Fault]]:
+        """The plan, after a look at the checks of what would be reviewed now: who waits for them makes room."""
+        known, checks, looked = dict(records), Checks(self.store, self.policy, self.clock), set[str]()
+        now, pulls = self.clock(), [seen.pull for seen in listed.values()]
+        while True:
+            actions = plan(pulls, known, now, self.policy, hold)
+            next_ = [it.pull.target for it in actions if isinstance(it, Review) and it.pull.target not in looked]
+            if not self.policy.wait_for_checks or not next_:
+                return actions, checks.faults
+            looked.update(next_)
+            for target in next_:
+                record, seen = known[target], listed[target]
+                if not record.standing.asked and seen.forge.inline:  # a local folder has no checks
+                    gate = checks.hold(seen, record)
+                    known[target] = replace(record, standing=replace(record.standing, checks=gate))
+                self.progress.moved()
 
     def _with_readiness(self, pulls: Sequence[Pull], records: Mapping[str, Record]) -> dict[str, Record]:
         """The records with what the rules of readiness ask for."""

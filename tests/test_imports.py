@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("serving", "schedule", "commands", "evaluation"),
     ("wiring",),
     ("cycle", "rehearsal"),
-    ("publishing", "memory"),
+    ("publishing", "memory", "checks"),
     ("delivery", "senders"),
     ("reviewing", "keeping", "standing"),
     ("instructions",),
