@@ -30,6 +30,7 @@ from appliance.progress import Progress
 from appliance.protocols import Forge
 from appliance.publishing import Publisher, Seen
 from appliance.reviewing import Reviewer, workstation_ending
+from appliance.slash import Slash
 from appliance.standing import Standing
 from appliance.store import PullState, Store
 
@@ -133,6 +134,7 @@ class Cycle:
         held = self._memory.held()
         shown = holds.first([self._unhealthy(fault, forge_faults, held, earlier_streak), *self._memory.lasting(heads)])
         self.on_health(shown, len(listed), self._waits(self._lifted(held), forge_faults))
+        forge_faults += self._commands(listed)
         forge_faults += self._publisher.deliver(listed) + self._publisher.deliver_unlisted(listed)
         planned, unasked = self._plan(listed, moved, fault, self._lifted(held))
         forge_faults += unasked
@@ -189,6 +191,20 @@ class Cycle:
         if self.policy.wait_for_checks and not faults:
             Checks(self.store, self.policy, self.clock).forget(listed)
         return listed, moved, faults
+
+    def _commands(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """Carry out what people ask for in comments; the answers go out with the next delivery."""
+        if self.delivery.keep:  # which comments are ours cannot be told
+            return []
+        slash = Slash(
+            self.store,
+            self.policy,
+            self.delivery.key,
+            self.delivery.block_priority,
+            self.stop.is_set,
+            self.progress.moved,
+        )
+        return slash.read(listed)
 
     # ---- deciding
 

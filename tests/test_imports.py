@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("serving", "schedule", "commands", "evaluation"),
     ("wiring",),
     ("cycle", "rehearsal"),
-    ("publishing", "memory", "checks"),
+    ("publishing", "memory", "checks", "slash"),
     ("delivery", "senders"),
     ("reviewing", "keeping", "standing"),
     ("instructions",),

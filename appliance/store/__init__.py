@@ -9,13 +9,14 @@ from pathlib import Path
 
 from appliance.store.answers import Answers
 from appliance.store.bases import Bases
+from appliance.store.commands import Commands
 from appliance.store.gates import Gates
 from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
 from appliance.store.outbox import Outbox, key_of
 from appliance.store.pulls import Place, PullRow, Pulls, PullState
 from appliance.store.readiness import Readiness
-from appliance.store.reviews import Reviews, StoredReview, load_review
+from appliance.store.reviews import StoredReview, load_review
 from appliance.store.spending import Spending
 
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-class Store(Answers, Reviews, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
+class Store(Answers, Commands, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
     """All of it; open with `open_store`."""
 
 

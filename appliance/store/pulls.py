@@ -66,12 +66,12 @@ class Pulls(Base):
         return [
             pull
             for pull in listed
-            if (pull.target, *pull.key) not in reviewed and read.get(pull.target) != _version(pull)
+            if (pull.target, *pull.key) not in reviewed and read.get(pull.target) != version_of(pull)
         ]
 
     def set_looked_at(self, pull: Pull) -> None:
         with self._write() as db:
-            db.execute(pulls.update().where(pulls.c.target == pull.target).values(looked_at=_version(pull)))
+            db.execute(pulls.update().where(pulls.c.target == pull.target).values(looked_at=version_of(pull)))
 
     def again_after(self, target: str) -> float:
         """When a person last asked for a new review; markers that were there then count no more."""
@@ -199,7 +199,7 @@ def _listed(forge: str, repository: str, pull: Pull) -> dict[str, Any]:
     }
 
 
-def _version(pull: Pull) -> str:
+def version_of(pull: Pull) -> str:
     return f"{pull.updated_at} {pull.head_sha} {pull.base_ref}"
 
 

@@ -159,7 +159,7 @@ class Reviews(Attempts):
     def _reviews(self, *conditions: sa.ColumnElement[bool]) -> list[StoredReview]:
         query = sa.select(reviews).where(reviews.c.forgotten_at.is_(None), *conditions).order_by(reviews.c.id)
         with self._engine.connect() as db:
-            return [_stored(row) for row in db.execute(query)]
+            return [stored_of(row) for row in db.execute(query)]
 
     def review(self, review: int) -> StoredReview | None:
         """One that stands or was abandoned; None if a person had it forgotten."""
@@ -190,7 +190,7 @@ class Reviews(Attempts):
             db.execute(reviews.update().where(reviews.c.id == review).values(abandoned_at=self._clock()))
 
 
-def _stored(row: Any) -> StoredReview:
+def stored_of(row: Any) -> StoredReview:
     review = load_review(json.loads(row.review)) if row.review else None
     gate = Gate(row.gate_state, row.gate_description)
     return StoredReview(
