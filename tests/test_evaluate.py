@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 from evaluation_world import GOLDEN, case
 from model_failures import Wire, completed, message, sse
-from model_server import KEY, Model, model  # noqa: F401
+from model_server import KEY, Model
 from world import SANDBOX, Scripted
 
 from appliance.cli import main
 from appliance.core.evaluation.asking import answered, request
-from appliance.core.evaluation.case import Golden
+from appliance.core.evaluation.case import Golden, golden_digest
 from appliance.core.faults import Fault
 from appliance.core.findings import Evidence, Finding, Review, Usage
 from appliance.core.findings import Result as ReviewResult
@@ -305,6 +305,14 @@ def test_a_case_that_was_changed_is_reviewed_anew(cli: Cli, dataset: str, script
     assert script.asked == ["Change a"]
 
 
+def test_a_golden_that_is_put_right_costs_no_review(cli: Cli, dataset: str, script: Script) -> None:
+    assert told(cli(dataset, "--output", "out", "--json"))["counts"]["missed"] == 0
+    case(Path(dataset), "a", goldens=[GOLDEN, GOLDEN | {"path": "other.py", "line_start": 1}])
+    script.asked = []
+    found = told(cli(dataset, "--output", "out", "--resume", "--json"))
+    assert (script.asked, found["counts"]["missed"]) == ([], 1)
+
+
 def test_results_of_another_evaluation_are_not_mixed_in(cli: Cli, dataset: str, script: Script) -> None:
     cli(dataset, "--output", "out")
     script.asked = []
@@ -335,6 +343,12 @@ def test_a_damaged_file_is_named_by_its_line(cli: Cli, dataset: str, tmp_path: P
         assert f"{FILE}, line 2 is no result" in done.stderr
 
 
+def test_a_folder_that_cannot_be_written_is_refused(cli: Cli, dataset: str, script: Script) -> None:
+    done = cli(dataset, "--output", "/proc/none")
+    assert (done.exit_code, script.asked) == (2, [])
+    assert "Next: name a folder by --output that can be written here." in done.stderr
+
+
 def test_two_do_not_write_one_file(tmp_path: Path) -> None:
     with Ledger(tmp_path / "out", {}), pytest.raises(BadLedger, match="is written by another evaluation now"):
         Ledger(tmp_path / "out", {}, resume=True).__enter__()
@@ -352,7 +366,7 @@ def said(text: str) -> Wire:
     return Wire(200, {"content-type": "text/event-stream"}, sse(completed(message(text))))
 
 
-def test_the_judge_holds_above_the_lines(cli: Cli, dataset: str, script: Script, model: Model) -> None:  # noqa: F811
+def test_the_judge_holds_above_the_lines(cli: Cli, dataset: str, script: Script, model: Model) -> None:
     """It takes one at another line for the same, and one at the same line for another."""
     script.ending = lambda pull: reviewed(pull, FAR if pull.title == "Change a" else HIT)
     model.answers = [judgement(True), judgement(False)]
@@ -370,7 +384,7 @@ def test_the_judge_holds_above_the_lines(cli: Cli, dataset: str, script: Script,
         assert (asked["model"], asked["store"], asked.get("tools")) == ("o9", False, None)
 
 
-def test_a_setting_names_the_judge_too(cli: Cli, dataset: str, model: Model) -> None:  # noqa: F811
+def test_a_setting_names_the_judge_too(cli: Cli, dataset: str, model: Model) -> None:
     model.answers = [judgement(True)]
     found = told(cli(dataset, "--json", APPLIANCE_JUDGE_MODEL="o8", APPLIANCE_MODEL_URL=model.url))
     assert (found["judge"], found["asked"]) == ("o8", 2)
@@ -383,7 +397,7 @@ def test_an_answer_that_cannot_be_used_decides_nothing(
     cli: Cli,
     dataset: str,
     script: Script,
-    model: Model,  # noqa: F811
+    model: Model,
     text: str,
 ) -> None:
     """Then the lines decide, it is named, and --resume asks again for that alone."""
@@ -404,7 +418,7 @@ def test_what_is_wrong_with_one_request_is_not_asked_of_all(
     cli: Cli,
     dataset: str,
     script: Script,
-    model: Model,  # noqa: F811
+    model: Model,
     status: int,
     asked: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -418,7 +432,7 @@ def test_what_is_wrong_with_one_request_is_not_asked_of_all(
     assert len(script.asked) == 3, "the reviews are done all the same"
 
 
-def test_the_days_budget_holds_for_the_judge(cli: Cli, dataset: str, model: Model) -> None:  # noqa: F811
+def test_the_days_budget_holds_for_the_judge(cli: Cli, dataset: str, model: Model) -> None:
     model.answers = [judgement(True)]
     done = cli(dataset, "--json", "--judge-model", "o9", APPLIANCE_MODEL_URL=model.url, APPLIANCE_TOKENS_PER_DAY="10")
     assert done.exit_code == 1
@@ -428,7 +442,7 @@ def test_the_days_budget_holds_for_the_judge(cli: Cli, dataset: str, model: Mode
 def test_our_secrets_are_taken_out_of_what_the_judge_says(
     cli: Cli,
     dataset: str,
-    model: Model,  # noqa: F811
+    model: Model,
     tmp_path: Path,
 ) -> None:
     model.answers = [judgement(True, f"The key is {KEY}.")]
@@ -457,16 +471,18 @@ def test_only_the_models_own_message_is_an_answer() -> None:
 def test_a_judgement_of_a_review_that_was_made_anew_is_void(tmp_path: Path) -> None:
     from appliance.core.evaluation.runs import Run
 
-    run = Run("a", 1, "d", "reviewed", "reviewed", findings=(HIT,))
+    run, known = Run("a", 1, "d", "reviewed", "reviewed", findings=(HIT,)), Golden("w", "app.py", 2, 2)
     with Ledger(tmp_path / "out", {}) as book:
         book.add(run)
-        book.add_judgement(run, "o9", (0, 0), Judgement(True))
-        assert book.said(run, "o9") == {(0, 0): True}
-        assert book.said(run, "o8") == {}
+        book.add_judgement(run, "o9", (0, 0), Judgement(True, of=golden_digest(known)))
+        assert book.said(run, "o9", [known]) == {(0, 0): True}
+        assert book.said(run, "o8", [known]) == {}
+        assert book.said(run, "o9", [replace(known, what="another")]) == {}
+        assert book.said(run, "o9", []) == {}
         book.add(run)
-        assert book.said(run, "o9") == {}
+        assert book.said(run, "o9", [known]) == {}
     with Ledger(tmp_path / "out", {}, resume=True) as book:
-        assert (book.said(run, "o9"), list(book.runs)) == ({}, [("a", 1)])
+        assert (book.said(run, "o9", [known]), list(book.runs)) == ({}, [("a", 1)])
 
 
 def test_the_schema_is_strict() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from evaluation_world import GOLDEN, bundled, case
+from fake_github import FakeGitHub
 from gitrepo import Repo
 
 from appliance.core.evaluation.benchmark import cases_of
@@ -275,3 +276,18 @@ def test_a_list_is_a_data_set(tmp_path: Path) -> None:
     assert "cannot be read as JSON" in refused(path, tmp_path)
     path.write_text(json.dumps([record | {"repo": "https://example.org/o/n"}]))
     assert "base and head: a case by address names commits by all their digits" in refused(path, tmp_path)
+
+
+def test_a_case_by_its_address_is_fetched_over_http(fake_github: FakeGitHub, tmp_path: Path) -> None:
+    """As a public benchmark names it: commits by their digits."""
+    fake_github.add_repository("octo/app", {"app.py": "print(1)\n"})
+    pull = fake_github.add_pull("octo/app", "feature", files={"app.py": "print(2)\n"})
+    address = f"{fake_github.base}/octo/app.git"
+    comments = [{"path": "app.py", "from_line": 1, "to_line": 1, "note": "Two is wrong."}]
+    record = {"repo": address, "source_commit": pull.base_sha, "target_commit": pull.head_sha, "comments": comments}
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps([record]))
+    [found] = ready(path, tmp_path)
+    assert (found.source.url, found.base_sha, found.head_sha) == (address, pull.base_sha, pull.head_sha)
+    path.write_text(json.dumps([record | {"target_commit": "c" * 40}]))
+    assert refused(path, tmp_path).startswith("octo-app-1: ")

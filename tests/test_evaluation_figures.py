@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from appliance.core.evaluation.case import BadCase, Case, Golden, case_of, digest
+from appliance.core.evaluation.case import BadCase, Case, Golden, case_of, digest, golden_digest
 from appliance.core.evaluation.figures import Prices, bootstrap, f1, mean, proportion, wilson
 from appliance.core.evaluation.matching import MAX_SPARE, edges, match, relation, to_judge
 from appliance.core.evaluation.runs import Run, read_run, run_of, state_of
@@ -208,10 +208,14 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(bad.value.problems) == 5
 
 
-def test_the_digest_changes_with_the_case_and_its_content() -> None:
+def test_the_digest_changes_with_what_the_reviewer_sees() -> None:
     case = case_of("one", GOOD)
-    other = replace(case, goldens=())
-    assert len({digest(case), digest(other), digest(case, b"x"), digest(replace(case, title="u"))}) == 4
+    assert (
+        len({digest(case), digest(case, b"x"), digest(replace(case, title="u")), digest(replace(case, body="b"))}) == 4
+    )
+    assert digest(case) == digest(replace(case, goldens=(), kind="k")), "the reviewer sees none of it"
+    golden = case.goldens[0]
+    assert golden_digest(golden) != golden_digest(replace(golden, what="v"))
     assert digest(case) == digest(case_of("one", GOOD))
 
 
@@ -286,10 +290,17 @@ def test_what_the_reviewer_fails_at_is_missed_and_named() -> None:
 def test_clean_cases_have_a_rate_of_false_alarms() -> None:
     other = replace(CLEAN, name="other")
     found = summarize([scored(CLEAN, ending()), scored(other, ending(finding(1), finding(2)))])
-    assert (found.clean_reviewed, found.clean_with_findings, found.false_alarms.value) == (2, 1, 0.5)
+    assert (found.clean_reviewed, found.clean_alarms, found.false_alarms.value) == (2, 1, 0.5)
     assert found.counts == Counts(0, 2, 0)
     assert (found.precision.value, found.recall.value, found.f1.value) == (0.0, None, 0.0)
     assert found.complete
+
+
+def test_a_verdict_against_a_clean_change_is_a_false_alarm_without_a_finding_too() -> None:
+    run = run_of("clean", 1, "d", ending(), {})
+    found = summarize([score(CLEAN, replace(run, verdict="incorrect"))])
+    assert (found.clean_alarms, found.false_alarms.value, found.counts.false) == (1, 1.0, 0)
+    assert summarize([score(CLEAN, replace(run, verdict="inconclusive"))]).clean_alarms == 0
 
 
 def test_nothing_that_was_right_to_find_and_nothing_found_has_no_figure() -> None:

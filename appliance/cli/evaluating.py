@@ -69,6 +69,7 @@ def evaluate(
     from appliance.evaluation.judge import Judge
     from appliance.evaluation.ledger import BadLedger, Ledger
     from appliance.evaluation.running import Evaluation
+    from appliance.failures import shortage_of
     from appliance.meter import Budgets
 
     if rehearse and judge_model:
@@ -90,6 +91,10 @@ def evaluate(
             ledger = stack.enter_context(Ledger(folder, heading, resume))
         except BadLedger as bad:
             raise Misuse(str(bad)) from None
+        except OSError as error:
+            if output is None or shortage_of(error):
+                raise
+            raise Misuse(f"results: {error}. Next: name a folder by --output that can be written here.") from None
         evaluation = Evaluation(parts, ready, ledger, scratch, rehearse, repeat, tolerance=tolerance, progress=_tell)
         if judge_name:
             budgets = Budgets(0, parts.settings.tokens_per_day, parts.store)

@@ -13,7 +13,7 @@ import httpx
 
 from appliance import redaction
 from appliance.core.evaluation.asking import answered, request
-from appliance.core.evaluation.case import Golden
+from appliance.core.evaluation.case import Golden, golden_digest
 from appliance.core.findings import Finding
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.upstream import ending_of
@@ -69,7 +69,7 @@ class Judge:
                 self.stopped = ending.reason[:300]
             usage = [answer.usage for answer in self._gate.answers[before:] if answer.usage]
             tokens = sum(one.input_tokens + one.output_tokens for one in usage)
-            return Judgement(same, redaction.redacted(why), tokens)
+            return Judgement(same, redaction.redacted(why), tokens, golden_digest(golden))
 
     def _try(self, golden: Golden, finding: Finding) -> tuple[bool | None, str, Ending | None]:
         before = len(self._gate.answers)

@@ -4,12 +4,13 @@ lost by a crash and not paid for twice."""
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from appliance import redaction
+from appliance.core.evaluation.case import Golden, golden_digest
 from appliance.core.evaluation.matching import Pair
 from appliance.core.evaluation.runs import Run, read_run
 from appliance.flock import try_lock
@@ -30,6 +31,7 @@ class Judgement:
     same: bool | None
     why: str = ""
     tokens: int = 0
+    of: str = ""  # the golden's digest: another golden in its place was not judged
 
 
 @dataclass
@@ -77,8 +79,11 @@ class Ledger:
             self._write({**line, "golden": golden, "finding": finding, **vars(told)})
             self.judged.setdefault(run.key, {})[judge, pair] = told
 
-    def said(self, run: Run, judge: str) -> dict[Pair, bool | None]:
-        return {pair: one.same for (name, pair), one in self.judged.get(run.key, {}).items() if name == judge}
+    def said(self, run: Run, judge: str, goldens: Sequence[Golden]) -> dict[Pair, bool | None]:
+        """What this judge said of these goldens and the run's findings."""
+        of = dict(enumerate(map(golden_digest, goldens)))
+        told = self.judged.get(run.key, {})
+        return {pair: one.same for (name, pair), one in told.items() if name == judge and one.of == of.get(pair[0])}
 
     def judgements(self, judge: str) -> list[Judgement]:
         return [one for told in self.judged.values() for (name, _), one in told.items() if name == judge]
@@ -125,7 +130,7 @@ class Ledger:
             self._take(read_run(told))
         elif told["type"] == "judgement":
             key, pair = (told["case"], told["number"]), (told["golden"], told["finding"])
-            one = Judgement(told["same"], told["why"], told["tokens"])
+            one = Judgement(told["same"], told["why"], told["tokens"], told["of"])
             self.judged.setdefault(key, {})[told["judge"], pair] = one
         else:
             raise ValueError(f"unknown type {told['type']!r}")

@@ -69,7 +69,7 @@ class Evaluation:
                 if run is None:
                     missing.append((ready.case.name, number))
                     continue
-                said = self.ledger.said(run, self.judge.model) if self.judge else None
+                said = self.ledger.said(run, self.judge.model, ready.case.goldens) if self.judge else None
                 scored.append(score(ready.case, run, said, self.tolerance))
         return scored, missing
 
@@ -123,7 +123,7 @@ class Evaluation:
         if self.judge is None or run.state != "reviewed":
             return
         goldens = ready.case.goldens
-        said = self.ledger.said(run, self.judge.model)
+        said = self.ledger.said(run, self.judge.model, goldens)
         for golden, finding in to_judge(goldens, run.findings, run.renamed, self.tolerance):
             if said.get((golden, finding)) is None and not (self.judge.stopped or self.parts.stop.is_set()):
                 told = self.judge.ask(goldens[golden], run.findings[finding])

@@ -81,7 +81,9 @@ def _first(record: Mapping[str, Any], *keys: str) -> str:
 
 
 def _named(repository: str, number: str) -> str:
-    owner_and_name = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(repository.rstrip("/").split("/")[-2:])).strip("-._")
+    owner_and_name = re.sub(
+        r"[^A-Za-z0-9._-]+", "-", "-".join(repository.rstrip("/").removesuffix(".git").split("/")[-2:])
+    ).strip("-._")
     return f"{owner_and_name[-80:].strip('-._')}-{number}"
 
 

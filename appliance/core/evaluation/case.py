@@ -156,6 +156,17 @@ def is_inside(path: str) -> bool:
 
 
 def digest(case: Case, content: bytes = b"") -> str:
-    """Changes when the case does, or `content`, which is what its repository is made of."""
-    told = json.dumps(asdict(case), sort_keys=True).encode()
-    return hashlib.sha256(told + b"\0" + content).hexdigest()[:16]
+    """Changes with what the reviewer is shown: title, text, and `content`, which is what its repository is made of.
+
+    A golden that is put right makes no review void.
+    """
+    return _hash(json.dumps([case.title, case.body]).encode() + b"\0" + content)
+
+
+def golden_digest(golden: Golden) -> str:
+    """Changes with what a judge is told of it."""
+    return _hash(json.dumps(asdict(golden), sort_keys=True).encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -27,6 +27,11 @@ class Scored:
     def counted(self) -> bool:
         return self.run.state != "excluded"
 
+    @property
+    def alarm(self) -> bool:
+        """Whether it speaks against the change: a finding, or a verdict that would keep it from being merged."""
+        return bool(self.run.findings) or self.run.verdict == "incorrect"
+
 
 def score(case: Case, run: Run, judged: Judged | None = None, tolerance: int = TOLERANCE) -> Scored:
     """`judged`: what the judge said of each pair it was asked of; None if there is no judge."""
@@ -83,7 +88,7 @@ class Summary:
     f1: Figure
     false_alarms: Figure
     clean_reviewed: int
-    clean_with_findings: int
+    clean_alarms: int
     tokens: Figure
     money: Figure
     seconds: Figure
@@ -117,7 +122,7 @@ def summarize(
     groups = [tuple(runs) for _, runs in groupby(kept, key=lambda one: one.run.case)]
     all_, reviewed = counts(kept), [one for one in kept if one.run.state == "reviewed"]
     clean = [one for one in reviewed if one.case.clean]
-    alarms = sum(bool(one.run.findings) for one in clean)
+    alarms = sum(one.alarm for one in clean)
     repeated = any(len(runs) > 1 for runs in groups)
 
     def share(part: Callable[[Counts], int], whole: Callable[[Counts], int]) -> Figure:
@@ -141,7 +146,7 @@ def summarize(
         f1=Figure(f1(all_.true, all_.false, all_.missed), bootstrap(groups, _f1)),
         false_alarms=false_alarms,
         clean_reviewed=len(clean),
-        clean_with_findings=alarms,
+        clean_alarms=alarms,
         tokens=_mean_of(groups, lambda one: one.run.usage.input_tokens + one.run.usage.output_tokens),
         money=_mean_of(groups, lambda one: prices.of(one.run.usage)) if prices else Figure(None),
         seconds=_mean_of(groups, lambda one: one.run.seconds),
@@ -187,9 +192,9 @@ def _f1(groups: ByCase) -> float | None:
 
 
 def _alarms(groups: ByCase) -> float | None:
-    """Of the reviews of clean cases, how many have a finding."""
+    """Of the reviews of clean cases, how many raise an alarm."""
     reviewed = [one for runs in groups for one in runs if one.run.state == "reviewed"]
-    return mean([float(bool(one.run.findings)) for one in reviewed])
+    return mean([float(one.alarm) for one in reviewed])
 
 
 def _mean_of(groups: ByCase, value: Callable[[Scored], float]) -> Figure:

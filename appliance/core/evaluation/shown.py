@@ -79,7 +79,7 @@ def _figures(summary: Summary, prices: Prices | None) -> Iterator[str]:
     yield f"recall        {_share(summary.recall)}  {found.true} of {found.true + found.missed} goldens"
     yield f"F1            {_share(summary.f1)}"
     yield (
-        f"false alarms  {_share(summary.false_alarms)}  {summary.clean_with_findings} of {summary.clean_reviewed}"
+        f"false alarms  {_share(summary.false_alarms)}  {summary.clean_alarms} of {summary.clean_reviewed}"
         " reviews of clean cases"
     )
     yield f"tokens        {_number(summary.tokens, ',.0f')} a review"
