@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from evaluation_world import GOLDEN, case
+from fake_github import FakeGitHub
 from model_failures import Wire, completed, message, sse
 from model_server import KEY, Model
 from world import SANDBOX, Scripted
@@ -54,6 +55,7 @@ class Script:
     ending: Callable[[Pull], Ending] = lambda pull: reviewed(pull, HIT)
     selftest: Fault | None = None
     asked: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
     rehearsed: set[bool] = field(default_factory=set)
 
 
@@ -66,6 +68,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
     def play(pull: Pull, _: threading.Event) -> Ending:
         script.asked.append(pull.title)
+        script.heads.append(pull.head_sha)
         return script.ending(pull)
 
     def reviewer(self: Appliance, *, rehearse: bool) -> Reviewer:
@@ -165,6 +168,22 @@ def test_nothing_of_the_cases_stays_in_the_state(cli: Cli, dataset: str, tmp_pat
     assert not {"mirrors", "slots"} & left
     assert list((tmp_path / "state" / "work").iterdir()) == []
     assert len(list((tmp_path / "state" / "evaluations").iterdir())) == 1
+
+
+def test_github_is_asked_for_the_commits_of_a_benchmark(
+    cli: Cli, script: Script, fake_github: FakeGitHub, tmp_path: Path
+) -> None:
+    fake_github.add_repository("octo/app", {"app.py": "print(1)\n"})
+    pull = fake_github.add_pull("octo/app", "feature", files={"app.py": "print(2)\n"})
+    record = {"url": "https://github.com/octo/app/pull/1", "comments": [], "repo": f"{fake_github.base}/octo/app.git"}
+    (tmp_path / "list.json").write_text(json.dumps([record]))
+    known = {"APPLIANCE_GITHUB_URL": fake_github.url, "GITHUB_TOKEN": fake_github.token}
+    done = cli("list.json", "--json", **known)
+    assert done.exit_code == 0, done.output
+    assert (told(done)["cases"], script.heads) == (1, [pull.head_sha])
+    refused = cli("list.json")
+    assert refused.exit_code == 2
+    assert "record 1: it has no base and head; set GITHUB_TOKEN" in refused.stderr
 
 
 # --- what is no miss

@@ -10,7 +10,7 @@ from evaluation_world import GOLDEN, bundled, case
 from fake_github import FakeGitHub
 from gitrepo import Repo
 
-from appliance.core.evaluation.benchmark import cases_of
+from appliance.core.evaluation.benchmark import Told, cases_of, to_ask
 from appliance.core.evaluation.case import BadCase, Golden
 from appliance.core.prompt import review_prompt
 from appliance.evaluation.dataset import BadDataset, chosen, load
@@ -234,13 +234,30 @@ def test_comments_without_a_place_have_their_severity() -> None:
         "pr_title": "Add it",
         "comments": [{"comment": "Null.", "severity": "Critical"}, {"comment": "Typo.", "severity": "Low"}],
     }
-    with pytest.raises(BadCase, match="record 1: it has no base and head; add base and head: GitHub tells them"):
+    with pytest.raises(BadCase, match="record 1: it has no base and head; set GITHUB_TOKEN"):
         cases_of([record])
     [found] = cases_of([record | {"base": SHA, "head": OTHER}])
     assert [(one.what, one.priority, one.located) for one in found.goldens] == [
         ("Null.", 0, False),
         ("Typo.", 3, False),
     ]
+
+
+def test_the_forge_is_asked_for_commits_that_a_list_does_not_name(tmp_path: Path) -> None:
+    comments = [{"comment": "Null.", "severity": "High"}]
+    records: list[dict[str, Any]] = [
+        {"url": "https://github.com/octo/shop/pull/3", "pr_title": "Add it", "comments": comments},
+        {"url": "https://github.com/octo/shop/pull/4", "base": SHA, "head": OTHER, "comments": comments},
+        {"url": "https://elsewhere.example/octo/shop/pull/5", "base": SHA, "head": OTHER, "comments": comments},
+    ]
+    assert to_ask(records) == [("octo/shop", 3)]
+    assert to_ask({}) == to_ask([1]) == []
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps(records))
+    first, *_ = load(str(path), lambda repository, number: Told(OTHER, SHA, f"{repository} {number}"))
+    assert (first.case.base, first.case.head, first.case.body) == (OTHER, SHA, "octo/shop 3")
+    with pytest.raises(BadDataset, match="record 1: it has no base and head"):
+        load(str(path))
 
 
 @pytest.mark.parametrize(

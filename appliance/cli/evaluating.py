@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from appliance.core.evaluation.figures import Prices
     from appliance.evaluation.prepare import Ready
     from appliance.evaluation.running import Evaluation
+    from appliance.wiring import Appliance
 
 
 class _Prices(click.ParamType[Any]):
@@ -79,7 +80,7 @@ def evaluate(
     with opened(usable=True) as parts, ExitStack() as stack:
         judge_name = None if rehearse else judge_model or parts.settings.judge_model
         scratch = stack.enter_context(parts.work.new("evaluation-"))
-        ready = _ready(dataset, names, scratch, judged=bool(judge_name))
+        ready = _ready(parts, dataset, names, scratch, judged=bool(judge_name))
         if not rehearse and parts.settings.openai_api_key is None and (fault := parts.login_fault()):
             raise of_fault(fault)
         if fault := parts.selftest():
@@ -121,14 +122,22 @@ def _stamp() -> str:
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
-def _ready(dataset: str, names: tuple[str, ...], scratch: Path, *, judged: bool) -> "list[Ready]":
+def _ready(parts: "Appliance", dataset: str, names: tuple[str, ...], scratch: Path, *, judged: bool) -> "list[Ready]":
     """The cases, ready to be reviewed; what cannot be measured is refused before it is paid for."""
+    from contextlib import closing
+
+    from appliance.core.evaluation.benchmark import Told
     from appliance.evaluation.dataset import BadDataset, chosen, load
     from appliance.evaluation.prepare import prepare
     from appliance.git import Mirrors
 
+    def ask(repository: str, number: int) -> Told:
+        with closing(parts.github()) as forge:
+            pull = forge.pull(repository, number)
+        return Told(pull.base_sha, pull.head_sha, pull.body)
+
     try:
-        sources = chosen(load(dataset), names)
+        sources = chosen(load(dataset, ask if parts.settings.github_token else None), names)
         unplaced = [one.case.name for one in sources if not all(golden.located for golden in one.case.goldens)]
         if unplaced and not judged:
             raise BadDataset(

@@ -4,12 +4,12 @@ anything is paid."""
 import json
 import stat
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from appliance.core.evaluation.benchmark import cases_of
+from appliance.core.evaluation.benchmark import Told, cases_of, to_ask
 from appliance.core.evaluation.case import BadCase, Case, case_of
 
 BUILT_IN = "built-in"
@@ -20,6 +20,7 @@ MAX_LIST = 256 * 1024 * 1024  # of a benchmark's list
 MAX_FILE = 4 * 1024 * 1024
 MAX_FILES = 5000
 SUFFIX = ".in"
+Ask = Callable[[str, int], Told]  # of owner/name and number
 
 
 class BadDataset(ValueError):
@@ -34,8 +35,11 @@ class Source:
     folder: Path | None = None
 
 
-def load(name: str) -> list[Source]:
-    """The cases of a data set by its path, in the order of their names. Raises BadDataset, OSError."""
+def load(name: str, ask: Ask | None = None) -> list[Source]:
+    """The cases of a data set by its path, in the order of their names. Raises BadDataset, OSError.
+
+    `ask` tells of a pull request whose commits a list does not name; what it raises goes on.
+    """
     if name == BUILT_IN and not Path(name).exists():
         with as_file(files("appliance") / "evaluation_cases") as folder:  # a folder already: nothing is unpacked
             return _folder(folder)
@@ -43,17 +47,18 @@ def load(name: str) -> list[Source]:
     if path.is_dir():
         return _folder(path)
     if path.is_file():
-        return _list(path)
+        return _list(path, ask)
     raise BadDataset(f"{name}: there is no such folder or file")
 
 
-def _list(path: Path) -> list[Source]:
+def _list(path: Path, ask: Ask | None) -> list[Source]:
     try:
         told = json.loads(_text(path, MAX_LIST))
     except (ValueError, RecursionError) as error:
         raise BadDataset(f"{path}: cannot be read as JSON: {error}") from None
+    pulls = {asked: ask(*asked) for asked in to_ask(told)} if ask else {}
     try:
-        return [Source(case) for case in cases_of(told)]
+        return [Source(case) for case in cases_of(told, pulls)]
     except BadCase as bad:
         raise BadDataset("\n".join(f"{path}: {problem}" for problem in bad.problems)) from None
 
