@@ -499,7 +499,8 @@ def _state(action: Action, record: Record) -> PullState:
         case Wait():
             state, reason, until = "waiting", action.reason, action.until
         case GiveUp():
-            state, reason = "given-up", action.reason
+            state = "given-up"
+            reason = f"{action.reason}; `appliance retry {action.pull.target}` starts over"
         case Skip(reason=why, gate=None):
             state, reason = "skipped", why
         case Skip(gate=gate):
