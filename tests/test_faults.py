@@ -165,6 +165,24 @@ def test_a_fact_that_was_not_read_neither_proves_nor_refutes() -> None:
     assert classify("nested", UID_MAP, 1, facts).cause == "apparmor-unprivileged-userns"
 
 
+@pytest.mark.parametrize("text", [UID_MAP, LOOPBACK, DEBIAN])
+@pytest.mark.parametrize(
+    ("cause", "facts"),
+    [
+        ("apparmor-unprivileged-userns", UBUNTU),
+        ("apparmor-bwrap-restrict", UBUNTU | {"jail_label": "bwrap//&unpriv_bwrap (enforce)"}),
+        ("unknown", UBUNTU | {"label": "review-appliance (enforce)"}),
+    ],
+    ids=["R54-absent", "R54-bwrap-userns-restrict", "R54-ours"],
+)
+def test_R54_which_profile_stands_in_the_way_is_told_by_the_facts(
+    cause: str, facts: dict[str, object], text: str
+) -> None:
+    found = classify("nested", text, 1, facts)
+    assert found.cause == cause, "under our own profile it is none of AppArmor's"
+    assert found.remedy
+
+
 BWRAP_FAILED = [
     UID_MAP,
     UID_MAP + "\n",

@@ -11,7 +11,7 @@ from issuer import ACCOUNT, NOW, Issuer, jwt
 from model_failures import Wire
 from model_server import GOOD, Model, ask, client_of
 
-from appliance.core.outcomes import Outcome
+from appliance.core.outcomes import RULES, Outcome
 from appliance.core.upstream import ending_of
 from appliance.gate import Gate, Upstream
 from appliance.login import Login
@@ -72,6 +72,27 @@ def test_a_login_that_is_used_up_ends_the_review_and_names_the_command(
     assert ending is not None
     assert (ending.outcome, ending.fault is not None) == (Outcome.LOGIN, True)
     assert "already used" in str(ending.fault) and "appliance login" in str(ending.fault)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(200, ""), (401, "refresh_token_expired"), (401, "refresh_token_invalidated"), (401, "refresh_token_reused")],
+    ids=["used", "expired", "invalidated", "reused"],
+)
+def test_R46_a_refresh_token_that_is_no_good_any_more_is_a_login_fault_that_names_the_command(
+    status: int, code: str, model: Model, gate: Gate, jail: httpx.Client, issuer: Issuer
+) -> None:
+    issuer.used.append("rt-0")  # "Your refresh token was already used."
+    issuer.status, issuer.code = status, code
+    model.answers = [REFUSED]
+    ask(jail)
+    ending = ending_of(gate.answers)
+    assert ending is not None and ending.fault is not None
+    rule = RULES[ending.outcome]
+    assert (ending.outcome, ending.fault.cause) == (Outcome.LOGIN, "login")
+    assert (rule.counts, rule.stops, rule.unhealthy_after) == (False, True, 1)
+    assert "docker exec -it review-appliance appliance login" in str(ending.fault)
+    assert "rt-0" not in str(ending.fault)
 
 
 def test_a_token_endpoint_that_is_away_is_not_the_logins_fault(
