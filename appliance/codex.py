@@ -78,6 +78,12 @@ class Job:
 
 
 Progress = Callable[[str], None]
+# What one round is given: the job, the model, a directory that is yet to be made, the prompt, the time in seconds, what
+# stops it, who is told of commands, the meter, the memory of its jail.
+Runner = Callable[
+    [Job, Model, Path, str, float, threading.Event | None, Progress, Meter, int | None],
+    Run,
+]
 
 
 def review(
@@ -91,27 +97,29 @@ def review(
     progress: Progress = lambda _: None,
     budgets: Budgets | None = None,
     memory: int | None = None,
+    run: Runner | None = None,
 ) -> Ending:
     """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
 
     `work` is an empty directory of this attempt's own. `timeout` is for all of it, in seconds, and so are `budgets`.
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
     named as what it is, and one that is well again from what it said and from the facts that last.
-    `memory` is how many bytes its jail may use, None for any.
+    `memory` is how many bytes its jail may use, None for any. `run` does one round, in the jail if none is given.
     Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails us.
     """
     started = time.monotonic()
     counted = facts.counters()
     meter = Meter(budgets, deadline=started + timeout)
     prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded)
-    runs = [_run(job, model, work / "first", prompt, timeout, stop, progress, meter, memory)]
+    ask = run or in_jail
+    runs = [ask(job, model, work / "first", prompt, timeout, stop, progress, meter, memory)]
     judged = judge(runs)
     left = timeout - (time.monotonic() - started)
     if isinstance(judged, Invalid) and left > MIN_REPAIR_SECONDS and not (fault := probe()):
         log.info("review.repair", target=job.pull.target, reason=judged.reason)
         progress(f"the answer is refused ({judged.reason}); asking once more")
         again = repair_prompt(prompt, runs[0].stream.last_message, judged.reason)
-        runs.append(_run(job, model, work / "repair", again, left, stop, progress, meter, memory))
+        runs.append(ask(job, model, work / "repair", again, left, stop, progress, meter, memory))
         judged = judge(runs)
     if isinstance(judged, Result):
         return Ending(
@@ -130,7 +138,7 @@ def review(
     return judged
 
 
-def _run(
+def in_jail(
     job: Job,
     model: Model,
     work: Path,
@@ -141,6 +149,7 @@ def _run(
     meter: Meter,
     memory: int | None,
 ) -> Run:
+    """One round of Codex, in a jail of its own. Raises as `review` does."""
     work.mkdir(parents=True)
     stream = Stream()
     watch = bounds.Watch(memory)

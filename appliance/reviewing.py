@@ -41,7 +41,8 @@ class Work(Protocol):
 @dataclass(frozen=True)
 class Reviewer:
     """What a review needs beside the pull request. `probe` examines the sandbox; `block_priority` holds where the base
-    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take."""
+    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take.
+    `run` does one round of it, Codex in its jail if none is given."""
 
     mirrors: Mirrors
     slots: Slots
@@ -52,6 +53,7 @@ class Reviewer:
     block_priority: int = 1
     budgets: Budgets = field(default_factory=Budgets)
     memory: int | None = None
+    run: codex.Runner | None = None
 
     def review(
         self,
@@ -137,6 +139,7 @@ class Reviewer:
                 probe=self.probe,
                 progress=progress,
                 budgets=self.budgets,
+                run=self.run,
             )
             reviewable = {file.path for file in held.files}
             ending = _with_limits(ending, [each for each in left_out if each.path in reviewable])

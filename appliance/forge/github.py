@@ -107,6 +107,7 @@ class GitHubForge:
         pace: WritePace = PROCESS_PACE,
         pause: Pause | None = None,
         target_url: str | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         wrong = [pattern for pattern in repositories if not _PATTERN.fullmatch(pattern)]
         if wrong:
@@ -121,6 +122,7 @@ class GitHubForge:
             sleep=sleep,
             pace=pace,
             pause=pause,
+            transport=transport,
         )
         self._token = token.strip()
         self._patterns = tuple(dict.fromkeys(repositories))

@@ -58,6 +58,7 @@ class GitHubClient:
         sleep: Callable[[float], object] | None = None,
         pace: WritePace = PROCESS_PACE,
         pause: Pause | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
         token = token.strip()
         if not token.isascii() or not token.isprintable() or " " in token:
@@ -80,7 +81,7 @@ class GitHubClient:
         }
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(headers=headers, timeout=TIMEOUT, follow_redirects=False)
+        self._http = httpx.Client(headers=headers, timeout=TIMEOUT, follow_redirects=False, transport=transport)
 
     def __repr__(self) -> str:
         return f"GitHubClient({self.api_url})"
