@@ -20,7 +20,7 @@ from appliance.core.moments import clock_time
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
 from appliance.core.pulls import Policy, Pull, not_ready
-from appliance.delivery import Delivery
+from appliance.delivery import Delivery, as_it_is
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.git import GitError
@@ -394,7 +394,7 @@ class Cycle:
         """End reviews of what has moved on meanwhile. A forge that does not answer ends nothing."""
         for run in running:
             try:
-                now = run.seen.forge.pull(run.seen.pull.repository, run.seen.pull.number)
+                now = as_it_is(run.seen.forge, run.seen.pull)
             except (ForgeError, process.Stopped):
                 continue
             if not now.open or now.key != run.seen.pull.key:

@@ -17,7 +17,7 @@ from appliance.core.faults import Fault
 from appliance.core.inline import ReviewEvents
 from appliance.core.outbox import Abandon, Letter, after
 from appliance.core.pulls import Pull
-from appliance.core.verdict import MAX_DESCRIPTION, Gate
+from appliance.core.verdict import MAX_DESCRIPTION, Gate, beside
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.git import GitError
@@ -117,7 +117,7 @@ class Delivery:
 
     def _desk(self, forge: Forge, pull: Pull, letter: Letter) -> Desk | None:
         """What the letter is sent with, after a look that its review still holds; None if it does not."""
-        now = forge.pull(pull.repository, pull.number)
+        now = as_it_is(forge, pull)
         stored = None
         if letter.review is not None:
             stored = self.store.review(letter.review)
@@ -198,13 +198,15 @@ class Delivery:
 
         A status belongs to the commit, and another pull request may have the same, into another base: green is shown
         if it is for all of them, else the worst; and what overwrote theirs is told to the next cycle.
-        What the database does not know, the forge is asked for: a lost database writes nothing twice. A forge that
-        does not say is written to all the same: the plan wants this gate shown, whatever is there.
+        What the database does not know, the forge is asked for: a lost database writes nothing twice. While the forge
+        does not say, green waits; anything else is written all the same, for a green one may be what is there.
         """
         gate = Gate(gate.state, redaction.say(gate.description)[:MAX_DESCRIPTION])
         if gate.state == "success":
             gate = self.store.beside(pull) or gate
         shown = self.store.last_gate(pull)
+        if gate.state == "success" and shown != gate and not self.keep:
+            gate = self._unseen_beside(forge, pull) or gate
         if shown is None:
             try:
                 shown = forge.gate(pull)
@@ -212,15 +214,23 @@ class Delivery:
                 log.info("gate.unknown", target=pull.target, error=str(error))
                 if self.keep:
                     return
+                if gate.state == "success" and not error.permanent:
+                    raise
         if self.keep and shown is not None:
             return
         if shown != gate:
-            if gate.state != "success":  # before: killed in between, the next cycle looks once more
-                self.store.forget_gates_beside(pull)
+            self.store.forget_gates_beside(pull)  # before: killed in between, the next cycle looks once more
             self.store.forget_gate(pull)  # if its end is not heard of, the forge is asked what it shows
             forge.set_gate(pull, gate)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)
+
+    def _unseen_beside(self, forge: Forge, pull: Pull) -> Gate | None:
+        """Pending if this commit has become the head of a pull request into another branch since they were last listed:
+        no cycle has looked at that one. Raises ForgeError."""
+        same = [found for found in forge.pulls(pull.repository) if found.head_sha == pull.head_sha]
+        unseen = self.store.unseen([found for found in same if found.base_ref != pull.base_ref])
+        return beside(unseen[0].target) if unseen else None
 
     def learn(self, forge: Forge, pull: Pull) -> Fault | None:
         """Take over what the forge has of ours for this head and base; a fault if it could not be asked.
@@ -241,6 +251,16 @@ class Delivery:
             self.store.learn(pull, mark.identity, mark.gate, found.id, found.url)
         self.store.set_looked_at(pull)
         return None
+
+
+def as_it_is(forge: Forge, pull: Pull) -> Pull:
+    """`pull` as the forge has it now. Raises ForgeError, also for an answer from before `pull`: a backend that lags
+    behind would have what was reviewed since thrown away."""
+    now = forge.pull(pull.repository, pull.number)
+    if now.updated_at < pull.updated_at:
+        said = f"{pull.target} came back as it was at {now.updated_at}, after it was listed as of {pull.updated_at}"
+        raise ForgeError("forge-unreachable", said, remedy="nothing: the next cycle looks again.", permanent=False)
+    return now
 
 
 def _error_of(faults: Sequence[Fault]) -> ForgeError:

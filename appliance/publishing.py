@@ -11,7 +11,7 @@ from appliance.core.faults import Fault
 from appliance.core.plan import Action
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
-from appliance.delivery import Delivery
+from appliance.delivery import Delivery, as_it_is
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.git import GitError
@@ -63,7 +63,7 @@ class Publisher:
         """Show a gate after a look that the pull request, and what a success is of, are still what they were."""
         try:
             with self._lock:
-                now = seen.forge.pull(seen.pull.repository, seen.pull.number)
+                now = as_it_is(seen.forge, seen.pull)
                 if now.open and now.key == seen.pull.key and (gate.state != "success" or self._earned(seen)):
                     self.delivery.set_gate(seen.forge, seen.pull, gate)
         except (ForgeError, GitError) as error:

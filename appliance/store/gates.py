@@ -1,5 +1,6 @@
 """Gates as they were last set, so that one is written only on a change."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,6 +61,13 @@ class Gates(Base):
                     found.append(Gate(told.state, told.description) if told and told.state in _WORST else WAITING)
         red = [gate for gate in found if gate.state in _WORST]
         return min(red, key=lambda gate: _WORST.index(gate.state), default=None)
+
+    def unseen(self, listed: Sequence[Pull]) -> list[Pull]:
+        """Those that no cycle has looked at with this head and base branch."""
+        query = sa.select(pulls).where(pulls.c.target.in_([pull.target for pull in listed]), pulls.c.open)
+        with self._engine.connect() as db:
+            known = {(row.target, row.head_sha, row.base_ref) for row in db.execute(query)}
+        return [pull for pull in listed if (pull.target, *pull.key) not in known]
 
     def forget_gate(self, pull: Pull) -> None:
         """What was last shown of it may not be what the forge shows."""

@@ -179,7 +179,7 @@ class FakeGitHub:
         for pull in repository.pulls.values():
             head = refs.get(f"refs/heads/{pull.head}")
             if pull.state == "open" and head and head != pull.head_sha:
-                pull.head_sha, pull.updated_at = head, self.now()
+                pull.head_sha, pull.updated_at = head, max(self.now(), pull.updated_at)
                 pull.base_sha = refs.get(f"refs/heads/{pull.base}", pull.base_sha)
             if refs.get(f"refs/pull/{pull.number}/head") != pull.head_sha:
                 wanted[f"refs/pull/{pull.number}/head"] = pull.head_sha
@@ -278,7 +278,7 @@ class FakeGitHub:
             pull, now = self.repository(name).pulls[number], self.now()
             comment = Comment(next(self._ids), body, author, now, now)
             pull.comments.append(comment)
-            pull.updated_at = now
+            pull.updated_at = max(now, pull.updated_at)
             self.generation += 1
             return comment
 
