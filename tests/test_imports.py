@@ -15,7 +15,7 @@ ROOT = Path(appliance.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("doctor",),
-    ("serving", "schedule", "commands", "evaluation"),
+    ("serving", "schedule", "commands", "evaluation", "trials"),
     ("wiring",),
     ("cycle", "rehearsal"),
     ("publishing", "memory", "checks", "slash"),

@@ -13,8 +13,22 @@ from appliance.cli.looking import status
 from appliance.cli.loop import cycle, retry, serve
 from appliance.cli.reviews import rehearse, review
 from appliance.cli.setup import login, settings_command
+from appliance.cli.trials import gate_check
 
-COMMANDS = (serve, cycle, selftest_command, doctor, login, settings_command, status, retry, rehearse, review, evaluate)
+COMMANDS = (
+    serve,
+    cycle,
+    selftest_command,
+    doctor,
+    login,
+    settings_command,
+    status,
+    retry,
+    rehearse,
+    review,
+    evaluate,
+    gate_check,
+)
 
 
 @click.group(cls=Group, context_settings=HELP)

@@ -1,0 +1,182 @@
+"""Runs the rows and tells what became of them."""
+
+import logging
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from appliance.selftest import nested_probe
+from appliance.trials import oracle, origin
+from appliance.trials.oracle import COUNTS, Wrong
+from appliance.trials.origin import Origin
+from appliance.trials.stage import Stage, cure
+from appliance.trials.table import Row
+
+CYCLE = 301.0  # seconds from one cycle to the next, by the trial's clock
+HEALING = 8 * 3600.0  # the same once all is cured: longer than any wait, and a midnight comes
+HEALS = 6
+AT_ONCE = 2
+COLUMNS = {count: len(count) + 3 for count in COUNTS}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of one row; nothing in `wrong` is what must be."""
+
+    row: Row
+    wrong: tuple[Wrong, ...]
+    seconds: float
+
+
+def tried(rows: Sequence[Row], *, real: bool, progress: Callable[[Tried], None] = lambda _: None) -> list[Tried]:
+    """Each row in a world of its own below a temporary directory. `real`: Codex itself where a row is about it."""
+    root = Path(tempfile.mkdtemp(prefix="gate-check-"))
+    try:
+        repository = origin.make(root / "origin")
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="trial") as pool:
+            found = []
+            for done in pool.map(lambda n: one(rows[n], root / str(n), repository, real=real), range(len(rows))):
+                progress(done)
+                found.append(done)
+            return found
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def one(row: Row, folder: Path, repository: Origin, *, real: bool) -> Tried:
+    """One row, in the directory `folder`, which is made and removed."""
+    started = time.monotonic()
+    with Stage(folder, repository, real and row.codex, row.settings) as stage:
+        wrong = tuple(dict.fromkeys(_played(row, stage)))
+    shutil.rmtree(folder, ignore_errors=True)
+    return Tried(row, wrong, time.monotonic() - started)
+
+
+def _played(row: Row, stage: Stage) -> Iterator[Wrong]:
+    for what in row.before:
+        stage.do(what)
+    stage.model.play(*row.script)
+    stage.github.begin(row.faults)
+    for what in row.then:
+        stage.do(what)
+    stage.model.on_ask = _once(stage, row.asked)
+    stage.line.kill, stage.line.writes = row.kill, 0
+    for _ in range(row.cycles):
+        stage.run(CYCLE)
+    yield from oracle.attempts(stage, row.failed)
+    cure(stage)
+    failed = row.failed
+    if row.gives_up:
+        stage.run(CYCLE)
+        yield from oracle.standing(stage, "error")
+        stage.do("a person asks again")
+        failed = 0
+    wrong: list[Wrong] = []
+    for _ in range(HEALS):
+        stage.run(HEALING)
+        wrong = [*oracle.results(stage), *oracle.standing(stage, row.end)]
+        if not wrong:
+            break
+    yield from wrong
+    if row.end is None:
+        yield from oracle.attempts(stage, failed)
+    yield from oracle.writes(stage)
+    yield from (Wrong("stuck", f"a cycle broke: {said}") for said in stage.crashes)
+
+
+def _once(stage: Stage, happens: Sequence[str]) -> Callable[[], None]:
+    left = list(happens)
+
+    def asked() -> None:
+        while left:
+            stage.do(left.pop(0))
+
+    return asked
+
+
+def silence() -> None:
+    """What the product logs of faults that were made on purpose would bury what they came to."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+
+
+def codex_works() -> tuple[bool, str]:
+    """Whether Codex can run in its jail here, and what is said of it."""
+    with tempfile.TemporaryDirectory(prefix="gate-check-probe-") as scratch:
+        fault = nested_probe(Path(scratch))
+    if fault:
+        return False, f"recorded events of Codex, for its sandbox does not work here: {fault.cause}"
+    return True, "the real Codex in its jail"
+
+
+def sums(found: Sequence[Tried]) -> dict[str, int]:
+    """How many rows ended in each of COUNTS."""
+    met = Counter(count for one in found for count in {wrong.count for wrong in one.wrong})
+    return {count: met[count] for count in COUNTS}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `appliance gate-check` prints. `codex`: whether the real one took part; `how` says it in words."""
+
+    found: tuple[Tried, ...]
+    codex: bool
+    how: str
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not any(one.wrong for one in self.found)
+
+    def lines(self) -> Iterator[str]:
+        groups: dict[str, list[Tried]] = {}
+        for one in self.found:
+            groups.setdefault(one.row.group, []).append(one)
+        yield f"{'':10} {'faults':>8}" + "".join(f"{name:>{width}}" for name, width in COLUMNS.items())
+        for name, ones in groups.items():
+            met = sums(ones)
+            yield f"{name:10} {len(ones):8}" + "".join(f"{met[count]:{width}}" for count, width in COLUMNS.items())
+        yield f"The model's failures: {self.how}. {self.seconds:.0f} s."
+        for one in self.found:
+            if one.wrong:
+                yield f"FAIL {one.row.title}"
+                yield f"     {one.row.injected}"
+                yield from (f"     {wrong.count}: {wrong.what}" for wrong in one.wrong)
+                yield f'     again: appliance gate-check --only "{one.row.title}"'
+        met = sums(self.found)
+        stuck = f", {met['stuck']} stuck" if met["stuck"] else ""
+        yield (
+            f"{len(self.found)} faults: {met['false success']} false successes, {met['lost result']} lost results, "
+            f"{met['double post']} double posts, {met['wrongly counted attempt']} wrongly counted attempts{stuck}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        met = sums(self.found)
+        return {
+            "ok": self.ok,
+            "faults": len(self.found),
+            "false_successes": met["false success"],
+            "lost_results": met["lost result"],
+            "double_posts": met["double post"],
+            "wrongly_counted_attempts": met["wrongly counted attempt"],
+            "stuck": met["stuck"],
+            "real_codex": self.codex,
+            "seconds": round(self.seconds, 1),
+            "failed": [
+                {
+                    "name": one.row.title,
+                    "injected": one.row.injected,
+                    "wrong": [{"count": wrong.count, "what": wrong.what} for wrong in one.wrong],
+                }
+                for one in self.found
+                if one.wrong
+            ],
+        }

@@ -1,0 +1,354 @@
+"""The faults, one row each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from appliance.trials.github import How, Trouble
+from appliance.trials.model import ANSWERS, Step, failures
+
+COMMENTS, STATUS_LIST, STATUS, PULLS, PULL = (
+    r"/issues/\d+/comments$",
+    r"/statuses$",
+    r"/statuses/",
+    "/pulls$",
+    r"/pulls/\d+$",
+)
+REVIEWS, BRANCHES = r"/pulls/\d+/reviews$", "/branches/"
+LATER = (("retry-after", "90"),)
+SPENT = (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1200"))
+SECONDARY = "You have exceeded a secondary rate limit."
+READS_GO_WRONG: tuple[How, ...] = (
+    *("empty", "short", "stale", "truncated", "cut off"),
+    *("hang", "drop", "redirect", "elsewhere"),
+)
+WRITES_GO_WRONG: tuple[How, ...] = ("hang", "drop", "cut off", "truncated")
+PART = 12  # with --fast: each so manyth of those of which there are many
+
+
+@dataclass(frozen=True)
+class Row:
+    """`source` is the row of REPLAY, the outcome, the model's or the forge's failure that it stands for.
+
+    First `before` happens, with nothing wrong. Then the `faults` hold, the model plays `script`, what stands in `then`
+    happens at once, what stands in `asked` while the model is asked, and `cycles` cycles run; `kill` is where the
+    appliance dies on the way. `failed` attempts count afterwards. Then all is cured, and within some cycles
+    everything has to be right. `end`: what the gate shows then, where no review says it; `gives_up`: so does it before
+    a person asks for another try. `settings` by the name of their variable.
+    `codex`: what it comes to is Codex's own doing, so it is tried with the real one. `fast`: with `--fast` too.
+    """
+
+    source: str
+    name: str
+    before: tuple[str, ...] = ()
+    faults: tuple[Trouble, ...] = ()
+    script: tuple[Step, ...] = ("clean",)
+    then: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+    cycles: int = 2
+    kill: tuple[str, int] | None = None
+    failed: int = 0
+    end: str | None = None
+    gives_up: bool = False
+    codex: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    fast: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.source}: {self.name}"
+
+    @property
+    def group(self) -> str:
+        return "REPLAY" if self.source[0] == "R" else self.source.partition(":")[0]
+
+    @property
+    def injected(self) -> str:
+        """In words, for whoever looks at one that failed."""
+        script = [step if isinstance(step, str) else "as model-failures.json says" for step in self.script]
+        parts = {
+            "before": ", ".join(self.before),
+            "at the forge": "; ".join(map(str, self.faults)),
+            "the model": ", ".join(script),
+            "then": ", ".join(self.then),
+            "during the review": ", ".join(self.asked),
+            "killed": f"{self.kill[0]} write {self.kill[1]}" if self.kill else "",
+        }
+        return "; ".join(f"{name}: {what}" for name, what in parts.items() if what)
+
+
+def rows(now: float) -> list[Row]:
+    """All of them; `now` is when they run, for what the model's API says of a time."""
+    made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves()]
+    every = [*made, *_killed(made)]
+    always = ("REPLAY", "outcome", "move")
+    return [replace(row, fast=n % PART == 0 or (row.group in always and not row.kill)) for n, row in enumerate(every)]
+
+
+def _outcomes() -> Iterator[Row]:
+    """DESIGN section 4. What counts is said here once more, by hand."""
+    refused: Step = {"refused": True}
+    yield Row("outcome:reviewed", "a clean change")
+    yield Row("outcome:reviewed", "with a finding that blocks", script=("P1",))
+    yield Row("outcome:model-output", "prose, once", script=("prose",), cycles=1, failed=1)
+    yield Row("outcome:model-output", "prose, every time", script=("prose",), cycles=4, failed=3, gives_up=True)
+    yield Row("outcome:timeout", "out of time", then=("Codex takes too long",), script=(_look(),), cycles=1, failed=1)
+    yield Row("outcome:context-too-large", "too large", script=(_context(),), cycles=1, failed=1)
+    yield Row("outcome:turn-failed", "the input is refused", script=(_bad(),), cycles=1, failed=1)
+    limit = {"APPLIANCE_TOKENS_PER_REVIEW": "200000"}
+    big = ("each request takes 150,000 tokens",)
+    yield Row("outcome:token-budget", "of the review", then=big, script=(_look(),), cycles=1, failed=1, settings=limit)
+    day = {"APPLIANCE_TOKENS_PER_DAY": "200000"}
+    yield Row("outcome:day-budget", "of the day", then=big, script=(_look(),), settings=day)
+    yield Row("outcome:sandbox", "the self-test fails", then=("the self-test fails",))
+    yield Row("outcome:sandbox", "dies during a review", then=("commands fail in bwrap", "the sandbox dies"))
+    yield Row("outcome:sandbox", "dies, and is well again at once", then=("commands fail in bwrap",), cycles=1)
+    yield Row("outcome:sandbox", "and the model says that all is well", then=("commands fail in bwrap",))
+    yield Row("outcome:workstation", "Codex does not start", then=("Codex does not start",))
+    yield Row("outcome:workstation", "the disk is full as the review ends", then=("the disk is full",), cycles=1)
+    yield Row("outcome:login", "the key is refused", script=(_status(401, "invalid_api_key"),), cycles=3)
+    yield Row("outcome:quota", "usage limit without a reset", script=(_status(429, "insufficient_quota"),), cycles=3)
+    yield Row("outcome:model-refused", "no such model", script=(_status(404, "model_not_found"),), cycles=3)
+    yield Row("outcome:model-unreachable", "connection refused", script=(refused,), cycles=4)
+    yield Row("outcome:forge-unreachable", "before anything is known", faults=(_down("GET", "."),), cycles=3)
+    yield Row("outcome:superseded", "a push during the review", asked=("a push",), cycles=1)
+    yield Row("outcome:superseded", "closed during the review", asked=("closed",), cycles=1)
+    yield Row("outcome:interrupted", "killed once", then=("killed during the review",), script=(_look(),), cycles=1)
+    yield Row("outcome:interrupted", "killed twice", then=("killed during the review",), script=(_look(),), cycles=2)
+    killed = ("killed during the review",)
+    yield Row("outcome:interrupted", "killed three times", then=killed, script=(_look(),), cycles=3, failed=1)
+    yield Row("outcome:interrupted", "out of memory", then=("Codex is killed",), script=(_look(),), cycles=1)
+
+
+def _replayed() -> Iterator[Row]:
+    what: How
+    how: How
+    yield Row("R18", "an empty diff", before=("an empty change",), end="error", failed=1)
+    yield Row("R19", "a finding on line 9999", script=("line 9999",))
+    yield Row("R21", "nine good anchors and a bad one", script=("nine good anchors and a bad one",))
+    yield Row("R22", "a review of 70,000 characters", script=("70,000 characters",))
+    full = Trouble(
+        "POST", STATUS, status=422, message="This SHA and context has reached the maximum number of statuses."
+    )
+    yield Row("R24", "422 for the number of statuses", faults=(full,), cycles=3)
+    yield Row("R24", "thirty cycles without a change", cycles=30)
+    for status in (500, 502, 503, 504):
+        yield Row("R25", f"the comment is stored, then {status}", faults=(_stored(COMMENTS, status),))
+    yield Row("R25", "stored, then cut off", faults=(Trouble("POST", COMMENTS, "cut off", stored=True, times=1),))
+    yield Row("R25", "stored, then no answer", faults=(Trouble("POST", COMMENTS, "hang", stored=True, times=1),))
+    yield Row("R25", "stored, then the line breaks", faults=(Trouble("POST", COMMENTS, "drop", stored=True, times=1),))
+    once = _stored(REVIEWS, 502)
+    yield Row("R25", "the comments on lines are stored, then 502", faults=(once,), script=("P1",))
+    for what in ("empty", "short", "truncated", "stale", "hang"):
+        lists = Trouble("GET", REVIEWS, what, times=2)
+        yield Row("R28", f"so, and the list of reviews: {what}", faults=(once, lists), script=("P1",), cycles=3)
+    counts = Trouble("POST", "/graphql", times=2)
+    yield Row("R28", "so, and their count is 502", faults=(once, counts), script=("P1",), cycles=3)
+    twice = Trouble("POST", COMMENTS, status=403, message=SECONDARY, times=2)
+    yield Row("R26", "403 secondary limit twice, without Retry-After", faults=(twice,), cycles=3)
+    again = ("a good review", "the database is lost")
+    for how in ("empty", "short"):
+        lists = Trouble("GET", COMMENTS, how)
+        yield Row("R28", f"{how} comments, the database is lost", before=again, faults=(lists,), cycles=3)
+    yield Row("R28", "502 for the comments", before=again, faults=(_down("GET", COMMENTS),), cycles=3)
+    yield Row("R28", "empty statuses", before=again, faults=(Trouble("GET", STATUS_LIST, "empty"),))
+    yield Row("R29", "101 comments, the marker on page 2", before=("a good review", "100 other comments", *again[1:]))
+    yield Row("R31", "a push while Codex runs", asked=("a push",))
+    yield Row("R32", "another base, same head", before=("a good review", "another base"))
+    yield Row("R32", "another base while Codex runs", asked=("another base",))
+    yield Row("R33", "the base goes on", before=("a good review", "the base goes on"))
+    yield Row("R35", "the author is gone", before=("the author is gone",))
+    yield Row("R37", "asked again on a green head", before=("a good review",), then=("a person asks again",))
+    yield Row("R37", "and now it blocks", before=("a good review",), then=("a person asks again",), script=("P1",))
+    yield Row("R39", "the model fails every time", script=("cut off",), cycles=5, failed=3, gives_up=True)
+    for name in ("clean", "only notes", "P0"):
+        yield Row("R40", name, script=(name,))
+    yield Row("R40", "prose only", script=("prose",), cycles=1, failed=1)
+    yield Row("R41", "fenced JSON, cut off", script=("fenced, cut off",), cycles=1, failed=1)
+    yield Row("R45", "every command fails in bwrap", then=("commands fail in bwrap",), script=("unable to review",))
+    yield Row("R46", "the refresh token was used", then=("the login is used up",), cycles=3)
+
+
+def _models(now: float) -> Iterator[Row]:
+    """What the real API answered when it failed, and whether that is the pull request's."""
+    counted = {"e400", "e400ctx", "e429once", "e500once", "droponce", "f_ctx", "f_inv", "incomplete"}
+    counted |= {"nomsg", "badjson", "badtool", "escal", "patch"}
+    for name, script in failures(now).items():
+        steps = tuple({key: value for key, value in step.items() if key != "stall"} for step in script)
+        yield Row(f"model:{name}", "once", script=steps, cycles=1, failed=int(name in counted), codex=True)
+
+
+def _answers() -> Iterator[Row]:
+    """What the model may say, sound or not."""
+    for name, answer in ANSWERS.items():
+        valid = bool(answer.truth) and answer.looks
+        yield Row("answer:" + name.replace(" ", "-"), "said", script=(name,), cycles=1, failed=int(not valid))
+
+
+def _forges() -> Iterator[Row]:
+    """Each kind of bad answer to each thing that a cycle asks or writes."""
+    reviewed = ("a good review", "the database is lost")
+    reads = {"comments": COMMENTS, "statuses": STATUS_LIST, "pulls": PULLS, "pull": PULL, "branches": BRANCHES}
+    for name, route in reads.items():
+        for how in READS_GO_WRONG:
+            if name in ("pull", "branches") and how in ("empty", "short"):
+                continue
+            fault = Trouble("GET", route, how)
+            yield Row(f"forge:{how}-{name}".replace(" ", "-"), "database lost", before=reviewed, faults=(fault,))
+            yield Row(
+                f"forge:{how}-{name}".replace(" ", "-"),
+                "a new head",
+                before=("a good review", "a push"),
+                faults=(fault,),
+            )
+        for what, fault in _refusals("GET", route).items():
+            yield Row(f"forge:{what}-{name}", "a new head", before=("a good review", "a push"), faults=(fault,))
+    for name, route in {"comment": COMMENTS, "status": STATUS, "review": REVIEWS}.items():
+        script = ("P1",) if name == "review" else ("clean",)  # a finding stands on its line
+        for what, fault in _refusals("POST", route).items():
+            yield Row(f"forge:{what}-{name}", "before it is stored", faults=(fault,), script=script)
+        skips = range(3) if name == "status" else range(1)
+        for status in (500, 502, 503):
+            for skip in skips:
+                late = replace(_stored(route, status), skip=skip)
+                yield Row(
+                    f"forge:{status}-{name}",
+                    f"after storing, write {skip + 1}",
+                    faults=(late,),
+                    script=script,
+                    cycles=3,
+                )
+        for how in WRITES_GO_WRONG:
+            for skip in skips:
+                late = Trouble("POST", route, how, stored=True, times=1, skip=skip)
+                yield Row(
+                    f"forge:{how}-{name}".replace(" ", "-"),
+                    f"after storing, write {skip + 1}",
+                    faults=(late,),
+                    script=script,
+                    cycles=3,
+                )
+    yield Row(
+        "forge:copied-marker",
+        "and the database is lost",
+        before=("a good review", "our comment is copied", "the database is lost"),
+    )
+    yield Row(
+        "forge:copied-marker",
+        "and a new head",
+        before=("a good review", "our comment is copied", "a push"),
+        script=("P1",),
+    )
+
+
+def _refusals(method: str, route: str) -> dict[str, Trouble]:
+    return {
+        "500": Trouble(method, route, status=500),
+        "502": Trouble(method, route),
+        "403-secondary": Trouble(method, route, status=403, message=SECONDARY),
+        "403-retry-after": Trouble(method, route, status=403, headers=LATER, message=SECONDARY),
+        "403-primary": Trouble(method, route, status=403, headers=SPENT, message="API rate limit exceeded"),
+        "429": Trouble(method, route, status=429, message="Too Many Requests"),
+        "429-retry-after": Trouble(method, route, status=429, headers=LATER, message="Too Many Requests"),
+        "403-permission": Trouble(
+            method,
+            route,
+            status=403,
+            headers=(("x-accepted-github-permissions", "issues=write"),),
+            message="Resource not accessible by personal access token",
+        ),
+        "401": Trouble(method, route, status=401, message="Bad credentials"),
+        "404": Trouble(method, route, status=404, message="Not Found"),
+        "406": Trouble(method, route, status=406, message="too_large"),
+        "422": Trouble(method, route, status=422, message="Validation Failed"),
+    }
+
+
+def _moves() -> Iterator[Row]:
+    """What happens to the pull request, while the forge works or not."""
+    both = ("the same head into another base",)
+    blocks = ("towards release it is a P1",)
+    yield Row("move:two-bases", "both are clean", before=both)
+    yield Row("move:two-bases", "one blocks", before=(*both, *blocks))
+    yield Row("move:two-bases", "the other comes later", before=("a good review", *both, *blocks))
+    yield Row("move:two-bases", "the other comes during the review", asked=both, then=blocks)
+    yield Row(
+        "move:two-bases", "and the model fails for one", before=("a good review", *both), script=("prose",), cycles=1
+    )
+    yield Row("move:push", "back and forth", before=("a good review", "a push", "a good review", "a force-push back"))
+    yield Row("move:push", "and the gate cannot be set", asked=("a push",), faults=(_down("POST", STATUS),))
+    yield Row(
+        "move:base",
+        "and the old gate cannot be taken back",
+        before=("a good review", "another base"),
+        faults=(_down("POST", STATUS),),
+    )
+    yield Row("move:base", "towards release it blocks", before=("a good review", "another base", *blocks))
+    yield Row(
+        "move:base",
+        "another base, and the comments are stale",
+        before=("a good review",),
+        then=("another base",),
+        faults=(Trouble("GET", COMMENTS, "stale"),),
+    )
+    yield Row(
+        "move:base",
+        "another base, and the pull request is stale",
+        before=("a good review",),
+        then=("another base",),
+        faults=(Trouble("GET", PULL, "stale"),),
+    )
+    yield Row("move:closed", "and opened again", before=("a good review", "closed", "a good review", "open again"))
+
+
+def _killed(made: list[Row]) -> Iterator[Row]:
+    """The same, and the appliance dies on the way."""
+    chosen = {
+        "outcome:reviewed: a clean change",
+        "outcome:reviewed: with a finding that blocks",
+        "R25: the comment is stored, then 502",
+        "R26: 403 secondary limit twice, without Retry-After",
+        "R31: a push while Codex runs",
+        "R32: another base, same head",
+        "R37: and now it blocks",
+        "move:two-bases: one blocks",
+    }
+    for row in made:
+        if row.title in chosen:
+            yield replace(
+                row,
+                name=f"{row.name}, killed before it is stored",
+                then=(*row.then, "killed before the review is stored"),
+                cycles=row.cycles + 1,
+            )
+            for when in ("before", "after"):
+                for number in (1, 2, 3, 4):
+                    yield replace(
+                        row,
+                        name=f"{row.name}, killed {when} write {number}",
+                        kill=(when, number),
+                        cycles=row.cycles + 1,
+                    )
+
+
+def _down(method: str, route: str) -> Trouble:
+    return Trouble(method, route)
+
+
+def _stored(route: str, status: int) -> Trouble:
+    return Trouble("POST", route, status=status, stored=True, times=1)
+
+
+def _look() -> Step:
+    return {"fn": "exec_command", "args": {"cmd": "true"}}
+
+
+def _status(status: int, code: str) -> Step:
+    return {"status": status, "body": {"error": {"code": code, "message": "no", "type": code}}}
+
+
+def _context() -> Step:
+    return _status(400, "context_length_exceeded")
+
+
+def _bad() -> Step:
+    return _status(400, "bad")
