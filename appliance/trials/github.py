@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 REPOSITORY = "trial/app"
 CONTEXT = "codex-review"
 LOGIN = "trial-reviewer"
+MAINTAINER = "maria"  # who alone has write access
 MAX_STATUSES = 1000
 CHANGED, CHANGED_LINES = "app.py", 2  # all that a pull request of the trials changes, and so where comments fit
 HANG_SECONDS = 0.6  # longer than the client of a trial waits
@@ -358,8 +359,9 @@ def _react(github: GitHub, _: State, __: dict[str, str], body: Json, number: str
     return Reply(201, {"id": 1, "content": body["content"]})
 
 
-def _permission(*_: object) -> Reply:
-    return Reply(200, {"permission": "write", "role_name": "write"})
+def _permission(_: GitHub, __: State, ___: dict[str, str], ____: Json, user: str) -> Reply:
+    held = "write" if user == MAINTAINER else "read"
+    return Reply(200, {"permission": held, "role_name": held, "user": {"login": user}})
 
 
 def _no_checks(*_: object) -> Reply:
@@ -386,7 +388,7 @@ _ROUTES: list[tuple[str, str, Route]] = [
     ("POST", r"/pulls/(\d+)/reviews", _post_review),
     ("POST", r"/pulls/(\d+)/comments/(\d+)/replies", _post_reply),
     ("POST", r"/issues/comments/(\d+)/reactions", _react),
-    ("GET", r"/collaborators/[^/]+/permission", _permission),
+    ("GET", r"/collaborators/([^/]+)/permission", _permission),
     ("POST", "/graphql", _graphql),
     ("GET", r"/(?:branches|git/ref/heads)/(.+)", _get_ref),
     ("GET", "/user", _me),

@@ -1,6 +1,7 @@
 """The judge. It knows what the model said and what the forge stored, and asks the product for nothing but its count
 of attempts and what still waits."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from appliance.trials.github import Write
@@ -59,6 +60,8 @@ def writes(stage: Stage) -> list[Wrong]:
         posted = [w for w in stage.github.writes if w.kind in ("comment", "review") and said.token in w.what[1]]
         if len(posted) > 1:
             found.append(Wrong("double post", f"{said.token} was posted {len(posted)} times"))
+    texts = Counter(write.what for write in stage.github.writes if write.kind in ("comment", "review", "reply"))
+    found += [Wrong("double post", f"#{what[0]}: {what[1][:60]!r} twice") for what, n in texts.items() if n > 1]
     return found
 
 

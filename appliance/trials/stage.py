@@ -260,6 +260,19 @@ class Stage:
             pull.comments[:0] = [github.comment(self.github, state, f"Remark {n}.", "bob") for n in range(100)]
             self.github.changed(pull)
 
+    def says(self, text: str, author: str) -> None:
+        with self.github.lock:
+            state = self.github.state
+            pull = state.pulls[1]
+            pull.comments.append(github.comment(self.github, state, text, author))
+            self.github.changed(pull)
+
+    def command(self, text: str) -> None:
+        """Somebody who may asks for another review, or for something else."""
+        self.says(text, github.MAINTAINER)
+        if text == "/review":
+            self.asked_again = self.tick()
+
     def copy_marker(self) -> None:
         """Somebody posts our newest comment again, and one with a signature that is none."""
         with self.github.lock:
@@ -303,6 +316,10 @@ _DOES: dict[str, Callable[[Stage], None]] = {
     "the base goes on": lambda stage: stage._change(base=stage.origin.advanced),
     "closed": lambda stage: stage._change(state="closed"),
     "open again": lambda stage: stage._change(state="open"),
+    "a maintainer comments /review": lambda stage: stage.command("/review"),
+    "a maintainer comments /review explain 1": lambda stage: stage.command("/review explain 1"),
+    "a stranger comments /review": lambda stage: stage.says("/review", "mallory"),
+    "a maintainer quotes /review": lambda stage: stage.says("> /review\n\nis a command.", github.MAINTAINER),
     "an empty change": lambda stage: stage._change(head=stage.origin.empty),
     "the author is gone": lambda stage: stage.add(1, stage.origin.head, "main", None),
     "the same head into another base": lambda stage: stage.add(2, stage.origin.head, "release"),

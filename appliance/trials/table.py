@@ -297,6 +297,21 @@ def _moves() -> Iterator[Row]:
         then=("another base",),
         faults=(Trouble("GET", PULL, "stale"),),
     )
+    good = ("a good review",)
+    again = ("a maintainer comments /review",)
+    yield Row("move:command", "/review on a green head", before=good, then=again)
+    yield Row("move:command", "/review, and now it blocks", before=good, then=again, script=("P1",))
+    yield Row("move:command", "/review by a stranger", before=good, then=("a stranger comments /review",))
+    yield Row("move:command", "/review in a quote", before=good, then=("a maintainer quotes /review",))
+    asks = Trouble("GET", "/collaborators/", times=3)
+    yield Row("move:command", "/review, and it is unknown by whom", before=good, then=again, faults=(asks,), cycles=3)
+    reacts = _stored("/reactions$", 502)
+    yield Row("move:command", "/review, the reaction is stored, then 502", before=good, then=again, faults=(reacts,))
+    explain = ("a maintainer comments /review explain 1",)
+    for status in (500, 502):
+        answers = _stored(COMMENTS, status)
+        name = f"/review explain, the answer is stored, then {status}"
+        yield Row("move:command", name, before=good, then=explain, faults=(answers,), cycles=3)
     yield Row("move:closed", "and opened again", before=("a good review", "closed", "a good review", "open again"))
 
 
@@ -311,6 +326,7 @@ def _killed(made: list[Row]) -> Iterator[Row]:
         "R32: another base, same head",
         "R37: and now it blocks",
         "move:two-bases: one blocks",
+        "move:command: /review, and now it blocks",
     }
     for row in made:
         if row.title in chosen:
