@@ -7,7 +7,8 @@ sent, and as sent after. One that may have landed is looked for before it is sen
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import structlog
 
@@ -15,7 +16,7 @@ from appliance import redaction
 from appliance.core import marker as markers
 from appliance.core.faults import Fault
 from appliance.core.inline import ReviewEvents
-from appliance.core.outbox import Abandon, Letter, after
+from appliance.core.outbox import REFUSED_DELAY, Abandon, Letter, after
 from appliance.core.pulls import Pull
 from appliance.core.verdict import MAX_DESCRIPTION, Gate, beside
 from appliance.failures import fault_of
@@ -28,7 +29,8 @@ from appliance.store import Store, StoredReview
 
 log = structlog.get_logger()
 
-LANDING_SECONDS = 10.0  # so long a comment that was sent, and whose answer nobody heard, may still appear
+LANDING_SECONDS = 10.0  # so long what was sent, and whose answer nobody heard, may still appear
+REFUSED = "refused-gates"
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Delivery:
             key=self.key,
             block_priority=self.block_priority,
             events=self.events,
-            show=lambda gate: self.set_gate(forge, now, gate),
+            show=lambda gate: self.set_gate(forge, now, gate, letter),
             stored=stored,
         )
 
@@ -193,13 +195,14 @@ class Delivery:
             log.info("review.stale", target=stored.target, head=stored.head_sha, reason=reason)
         return not reason
 
-    def set_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
+    def set_gate(self, forge: Forge, pull: Pull, gate: Gate, letter: Letter | None = None) -> None:
         """Show `gate`, if it is not what was last shown. Raises ForgeError.
 
         A status belongs to the commit, and another pull request may have the same, into another base: green is shown
         if it is for all of them, else the worst; and what overwrote theirs is told to the next cycle.
         What the database does not know, the forge is asked for: a lost database writes nothing twice. While the forge
         does not say, green waits; anything else is written all the same, for a green one may be what is there.
+        The gate of a review, which `letter` is for, waits until it is known what became of its last try.
         """
         gate = Gate(gate.state, redaction.say(gate.description)[:MAX_DESCRIPTION])
         if gate.state == "success":
@@ -214,14 +217,18 @@ class Delivery:
                 log.info("gate.unknown", target=pull.target, error=str(error))
                 if self.keep:
                     return
-                if gate.state == "success" and not error.permanent:
+                tried = letter is not None and letter.tried_at is not None
+                if (gate.state == "success" or tried) and not error.permanent:
                     raise
         if self.keep and shown is not None:
             return
         if shown != gate:
             self.store.forget_gates_beside(pull)  # before: killed in between, the next cycle looks once more
             self.store.forget_gate(pull)  # if its end is not heard of, the forge is asked what it shows
-            forge.set_gate(pull, gate)
+            if letter is None:
+                self._write_gate(forge, pull, gate)
+            else:  # it has a next try of its own
+                forge.set_gate(pull, gate)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)
 
@@ -231,6 +238,21 @@ class Delivery:
         same = [found for found in forge.pulls(pull.repository) if found.head_sha == pull.head_sha]
         unseen = self.store.unseen([found for found in same if found.base_ref != pull.base_ref])
         return beside(unseen[0].target) if unseen else None
+
+    def _write_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
+        """One that the forge has refused for good, as the 1,001st status of a commit, is not tried in each cycle."""
+        noted: dict[str, Any] = self.store.note(REFUSED) or {}
+        where, now = f"{pull.target} {pull.head_sha}", self.clock()
+        refused = {name: one for name, one in noted.items() if now - REFUSED_DELAY < one["at"] <= now}
+        if where in refused:
+            raise _error_of([Fault(**refused[where]["fault"])])
+        try:
+            forge.set_gate(pull, gate)
+        except ForgeError as error:
+            if error.permanent and error.cause == "forge-refused":
+                fault = Fault(error.cause, str(error), error.remedy, facts={"permanent": True})
+                self.store.set_note(REFUSED, refused | {where: {"at": now, "fault": asdict(redaction.fault(fault))}})
+            raise
 
     def learn(self, forge: Forge, pull: Pull) -> Fault | None:
         """Take over what the forge has of ours for this head and base; a fault if it could not be asked.
