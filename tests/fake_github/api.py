@@ -19,6 +19,7 @@ NEEDS = {
     "/issues": "issues=write; pull_requests=write",
     "/statuses": "statuses=write",
     "/pulls": "pull_requests=write",
+    "/check-runs": "checks=write",
 }
 READS = {"/pulls": "pull_requests=read", "/commits": "statuses=read", "/branches": "contents=read"}
 Route = Callable[..., Response]
@@ -54,6 +55,10 @@ def _answer(fake: FakeGitHub, request: Request) -> Response:
     inside = re.fullmatch(r"/(?:repos/([^/]+/[^/]+)|repositories/(\d+))(/.*)?", request.path)
     if inside:
         name, number, rest = inside.groups()
+        if rest == "/installation":  # the App itself asks, and no token of a repository
+            from .apps import installation
+
+            return installation(fake, request, *str(name).split("/"))
         repository = _find(fake, request, name, number, rest or "")
         if request.method == "GET":
             _may_read(request, repository, rest or "")
@@ -86,6 +91,8 @@ def _find(fake: FakeGitHub, request: Request, name: str | None, number: str | No
 
 
 def _sees(request: Request, repository: Repository) -> bool:
+    if request.token is not None and request.token.owner and request.token.owner != repository.owner:
+        return not repository.private
     if not repository.private:
         return True
     return request.token is not None and (request.token.sees is None or repository.full_name in request.token.sees)
@@ -117,6 +124,8 @@ def _granted(request: Request, needed: str) -> bool:
 
 def _forbidden(request: Request, needed: str) -> "Refusal":
     """A classic token is told nothing; a fine-grained one the permission that it lacks."""
+    if request.token is not None and request.token.installation:
+        return Refusal(403, "Resource not accessible by integration", {"X-Accepted-GitHub-Permissions": needed})
     if request.token is None or request.token.classic:
         return Refusal(404, "Not Found")
     headers = {"X-Accepted-GitHub-Permissions": needed}
@@ -368,6 +377,7 @@ def installed(fake: FakeGitHub, request: Request) -> Response:
         raise Refusal(403, "You must authenticate with an installation access token in order to list repositories")
     sees = request.token.sees
     rows = [it for it in fake.repositories.values() if sees is None or it.full_name in sees]
+    rows = [it for it in rows if request.token.owner in ("", it.owner)]
     page, headers = _page(request, rows)
     shown = [render.repository(request, it) for it in page]
     return Response(200, {"total_count": len(rows), "repository_selection": "selected", "repositories": shown}, headers)

@@ -7,12 +7,27 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from . import repos
-from .state import Comment, Exchange, Failure, Pull, Repository, Request, Required, Status, Token
+from .state import (
+    App,
+    CheckRun,
+    Comment,
+    Exchange,
+    Failure,
+    LineComment,
+    Pull,
+    Repository,
+    Request,
+    Required,
+    Review,
+    Status,
+    Token,
+)
 
 SECONDARY_LIMIT = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 
@@ -38,6 +53,8 @@ class FakeGitHub:
         self.root = Path(tempfile.mkdtemp(prefix="fake-github-")) if root is None else root
         self.token = token
         self.tokens: dict[str, Token] = {token: Token("review-bot")}
+        self.apps: dict[int, App] = {}
+        self.gone: set[str] = set()  # people whose accounts were deleted
         self.repositories: dict[str, Repository] = {}
         self.exchanges: list[Exchange] = []
         self.failures: list[Failure] = []
@@ -295,6 +312,124 @@ class FakeGitHub:
             for pull in self.repository(name).pulls.values():
                 pull.comments = [comment for comment in pull.comments if comment.id != comment_id]
             self.generation += 1
+
+    # --- reviews, threads, check runs ---
+
+    def reviews(self, name: str, number: int) -> list[Review]:
+        return list(self.repository(name).pulls[number].reviews)
+
+    def line_comments(self, name: str, number: int) -> list[LineComment]:
+        return list(self.repository(name).pulls[number].line_comments)
+
+    def add_review(
+        self,
+        name: str,
+        number: int,
+        state: str,
+        body: str,
+        author: str | None = "alice",
+        commit: str | None = None,
+        comments: Sequence[Mapping[str, Any]] = (),
+    ) -> Review:
+        """A review with `comments` as the API takes them; each begins a thread. Nothing is examined."""
+        with self.lock:
+            pull, now = self.repository(name).pulls[number], self.now()
+            review = Review(next(self._ids), body, state, author, commit or pull.head_sha, now)
+            pull.reviews.append(review)
+            for it in comments:
+                side = it.get("side", "RIGHT")
+                start = it.get("start_line")
+                pull.line_comments.append(
+                    LineComment(
+                        next(self._ids),
+                        review.id,
+                        it["path"],
+                        it["line"],
+                        side,
+                        start,
+                        it.get("start_side", side) if start is not None else None,
+                        it["body"],
+                        author,
+                        review.commit_id,
+                        now,
+                    )
+                )
+            pull.updated_at = now
+            self.generation += 1
+            return review
+
+    def add_reply(
+        self, name: str, number: int, comment_id: int, body: str, author: str | None = "alice"
+    ) -> LineComment:
+        """An answer in the thread that begins with this comment. GitHub makes a review of its own of each."""
+        with self.lock:
+            pull = self.repository(name).pulls[number]
+            top = next(it for it in pull.line_comments if it.id == comment_id)
+            review = self.add_review(name, number, "COMMENTED", "", author)
+            made = replace(
+                top,
+                id=next(self._ids),
+                review=review.id,
+                body=body,
+                author=author,
+                created_at=self.now(),
+                reply_to=top.id,
+            )
+            pull.line_comments.append(made)
+            self.generation += 1
+            return made
+
+    def set_permission(self, name: str, login: str, role: str) -> None:
+        """`role`: admin, maintain, write, triage, read or none."""
+        with self.lock:
+            self.repository(name).permissions[login] = role
+            self.generation += 1
+
+    def check_runs(self, name: str, sha: str, check: str | None = None) -> list[CheckRun]:
+        """Newest first."""
+        found = [run for run in reversed(self.repository(name).check_runs) if run.sha == sha]
+        return [run for run in found if check is None or run.name == check]
+
+    def add_check_run(
+        self,
+        name: str,
+        sha: str,
+        check: str,
+        status: str = "completed",
+        conclusion: str | None = "success",
+        app: int = 7,
+    ) -> CheckRun:
+        with self.lock:
+            done = self.now() if status == "completed" else None
+            run = CheckRun(
+                next(self._ids), sha, check, status, conclusion if done else None, app, self.now(), completed_at=done
+            )
+            self.repository(name).check_runs.append(run)
+            self.generation += 1
+            return run
+
+    def add_app(
+        self,
+        app_id: int,
+        modulus: int,
+        exponent: int = 65537,
+        *,
+        slug: str = "review-appliance",
+        installations: Mapping[str, int] | None = None,
+        permissions: Mapping[str, str] | None = None,
+    ) -> App:
+        """An App with this public key. `installations`: its installations by owner."""
+        granted = permissions or {
+            "metadata": "read",
+            "contents": "read",
+            "pull_requests": "write",
+            "checks": "write",
+        }
+        with self.lock:
+            app = App(app_id, slug, modulus, exponent, dict(installations or {}), dict(granted))
+            self.apps[app_id] = app
+            self.generation += 1
+            return app
 
     def statuses(self, name: str, sha: str, context: str | None = None) -> list[Status]:
         """Newest first, as GitHub lists them."""

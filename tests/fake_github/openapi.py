@@ -180,10 +180,10 @@ def description() -> Description:
 
 
 def violations(exchanges: Iterable[Exchange]) -> list[str]:
-    """What does not fit, of all exchanges that are the fake's own doing: no made failures, no git."""
+    """What does not fit, of all exchanges that are the fake's own doing: no made failures, no git, no GraphQL."""
     return [
         problem
         for exchange in exchanges
-        if not exchange.injected and ".git/" not in exchange.path
+        if not exchange.injected and ".git/" not in exchange.path and not exchange.path.endswith("/graphql")
         for problem in description().violations(exchange)
     ]

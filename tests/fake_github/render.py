@@ -6,7 +6,19 @@ import time
 from typing import Any
 from urllib.parse import quote
 
-from .state import Comment, Pull, Repository, Request, Required, Status
+from .state import (
+    App,
+    CheckRun,
+    Comment,
+    LineComment,
+    Pull,
+    Reaction,
+    Repository,
+    Request,
+    Required,
+    Review,
+    Status,
+)
 
 Json = dict[str, Any]
 
@@ -237,7 +249,7 @@ def pull(request: Request, of: Repository, it: Pull, *, full: bool = False) -> J
         "mergeable_state": "unknown",
         "merged_by": None,
         "comments": len(it.comments),
-        "review_comments": 0,
+        "review_comments": len(it.line_comments),
         "maintainer_can_modify": False,
         "commits": 1,
         "additions": 1,
@@ -366,3 +378,154 @@ def rate(remaining: int, limit: int, reset: float) -> Json:
 
 def error(message: str, status: int, **more: Any) -> Json:
     return {"message": message, "documentation_url": "https://docs.github.com/rest", "status": str(status), **more}
+
+
+def review(request: Request, of: Repository, on: Pull, it: Review) -> Json:
+    page = f"{request.base}/{of.full_name}/pull/{on.number}#pullrequestreview-{it.id}"
+    url = f"{request.api}/repos/{of.full_name}/pulls/{on.number}"
+    rendered = {
+        "id": it.id,
+        "node_id": node_id("PullRequestReview", it.id),
+        "user": user(request, it.author),
+        "body": it.body,
+        "state": it.state,
+        "html_url": page,
+        "pull_request_url": url,
+        "_links": {"html": {"href": page}, "pull_request": {"href": url}},
+        "commit_id": it.commit_id,
+        "author_association": "NONE",
+    }
+    return rendered if it.state == "PENDING" else {**rendered, "submitted_at": stamp(it.submitted_at)}
+
+
+def line_comment(request: Request, of: Repository, on: Pull, it: LineComment) -> Json:
+    api = f"{request.api}/repos/{of.full_name}"
+    url, page = f"{api}/pulls/comments/{it.id}", f"{request.base}/{of.full_name}/pull/{on.number}#discussion_r{it.id}"
+    pull_url = f"{api}/pulls/{on.number}"
+    return {
+        "url": url,
+        "id": it.id,
+        "node_id": node_id("PullRequestReviewComment", it.id),
+        "pull_request_review_id": it.review,
+        "diff_hunk": "@@ -1 +1 @@",
+        "path": it.path,
+        "position": 1,
+        "original_position": 1,
+        "commit_id": it.commit_id,
+        "original_commit_id": it.commit_id,
+        **({} if it.reply_to is None else {"in_reply_to_id": it.reply_to}),
+        "user": user(request, it.author),
+        "body": it.body,
+        "created_at": stamp(it.created_at),
+        "updated_at": stamp(it.created_at),
+        "html_url": page,
+        "pull_request_url": pull_url,
+        "author_association": "NONE",
+        "_links": {"self": {"href": url}, "html": {"href": page}, "pull_request": {"href": pull_url}},
+        "start_line": it.start_line,
+        "original_start_line": it.start_line,
+        "start_side": it.start_side,
+        "line": it.line,
+        "original_line": it.line,
+        "side": it.side,
+        "subject_type": "line",
+    }
+
+
+def reaction(request: Request, it: Reaction) -> Json:
+    return {
+        "id": it.id,
+        "node_id": node_id("Reaction", it.id),
+        "user": user(request, it.author),
+        "content": it.content,
+        "created_at": stamp(it.created_at),
+    }
+
+
+def permission(request: Request, login: str, role: str) -> Json:
+    """`permission` knows four words; what a role is called stands beside it."""
+    told = {"maintain": "write", "triage": "read"}.get(role, role)
+    return {"permission": told, "role_name": role, "user": {**(user(request, login) or {}), "role_name": role}}
+
+
+def app(request: Request, it: App) -> Json:
+    return {
+        "id": it.id,
+        "slug": it.slug,
+        "node_id": node_id("App", it.id),
+        "client_id": f"Iv1.{it.id:016x}",
+        "owner": user(request, "octo"),
+        "name": it.slug,
+        "description": "",
+        "external_url": f"{request.base}/apps/{it.slug}",
+        "html_url": f"{request.base}/apps/{it.slug}",
+        "created_at": stamp(0),
+        "updated_at": stamp(0),
+        "permissions": it.permissions,
+        "events": [],
+    }
+
+
+def installation(request: Request, it: App, owner: str, number: int) -> Json:
+    return {
+        "id": number,
+        "account": user(request, owner),
+        "access_tokens_url": f"{request.api}/app/installations/{number}/access_tokens",
+        "repositories_url": f"{request.api}/installation/repositories",
+        "html_url": f"{request.base}/settings/installations/{number}",
+        "app_id": it.id,
+        "app_slug": it.slug,
+        "target_id": 1,
+        "target_type": "User",
+        "permissions": it.permissions,
+        "events": [],
+        "single_file_name": None,
+        "repository_selection": "selected",
+        "created_at": stamp(0),
+        "updated_at": stamp(0),
+        "suspended_by": None,
+        "suspended_at": None,
+    }
+
+
+def check_run(request: Request, of: Repository, it: CheckRun, by: App | None) -> Json:
+    url = f"{request.api}/repos/{of.full_name}/check-runs/{it.id}"
+    return {
+        "id": it.id,
+        "node_id": node_id("CheckRun", it.id),
+        "head_sha": it.sha,
+        "external_id": it.external_id,
+        "url": url,
+        "html_url": f"{request.base}/{of.full_name}/runs/{it.id}",
+        "details_url": it.details_url,
+        "status": it.status,
+        "conclusion": it.conclusion,
+        "started_at": stamp(it.started_at),
+        "completed_at": None if it.completed_at is None else stamp(it.completed_at),
+        "output": {
+            "title": it.title,
+            "summary": it.summary,
+            "text": None,
+            "annotations_count": len(it.annotations),
+            "annotations_url": f"{url}/annotations",
+        },
+        "name": it.name,
+        "check_suite": {"id": 1},
+        "app": None if by is None else app(request, by),
+        "pull_requests": [],
+    }
+
+
+def annotation(request: Request, of: Repository, it: CheckRun, one: Json) -> Json:
+    return {
+        "path": one["path"],
+        "blob_href": f"{request.api}/repos/{of.full_name}/contents/{quote(one['path'])}?ref={it.sha}",
+        "start_line": one["start_line"],
+        "end_line": one["end_line"],
+        "start_column": None,
+        "end_column": None,
+        "annotation_level": one["annotation_level"],
+        "title": one.get("title"),
+        "message": one["message"],
+        "raw_details": None,
+    }

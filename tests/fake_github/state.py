@@ -12,6 +12,79 @@ class Comment:
     author: str | None
     created_at: float
     updated_at: float
+    minimized: bool = False
+    reactions: list["Reaction"] = field(default_factory=list)
+
+
+@dataclass
+class Reaction:
+    id: int
+    content: str
+    author: str
+    created_at: float
+
+
+@dataclass
+class Review:
+    """`state` as REST spells it: PENDING, COMMENTED, CHANGES_REQUESTED, APPROVED, DISMISSED."""
+
+    id: int
+    body: str
+    state: str
+    author: str | None
+    commit_id: str
+    submitted_at: float
+    minimized: bool = False
+
+
+@dataclass
+class LineComment:
+    """A comment on lines; without `reply_to` it begins a thread, and `resolved` is that thread's."""
+
+    id: int
+    review: int
+    path: str
+    line: int
+    side: str
+    start_line: int | None
+    start_side: str | None
+    body: str
+    author: str | None
+    commit_id: str
+    created_at: float
+    reply_to: int | None = None
+    resolved: bool = False
+    minimized: bool = False
+
+
+@dataclass
+class CheckRun:
+    id: int
+    sha: str
+    name: str
+    status: str
+    conclusion: str | None
+    app: int
+    started_at: float
+    completed_at: float | None = None
+    external_id: str = ""
+    details_url: str | None = None
+    title: str | None = None
+    summary: str | None = None
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class App:
+    """A GitHub App: its RSA key as numbers, and its installations by owner. `permissions` as GitHub spells them."""
+
+    id: int
+    slug: str
+    modulus: int
+    exponent: int
+    installations: dict[str, int]
+    permissions: dict[str, str]
+    issued: int = 0
 
 
 @dataclass
@@ -47,6 +120,8 @@ class Pull:
     state: str = "open"
     head_repository: bool = True
     comments: list[Comment] = field(default_factory=list)
+    reviews: list[Review] = field(default_factory=list)
+    line_comments: list[LineComment] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -71,6 +146,8 @@ class Repository:
     default_branch: str = "main"
     pulls: dict[int, Pull] = field(default_factory=dict)
     statuses: list[Status] = field(default_factory=list)
+    check_runs: list[CheckRun] = field(default_factory=list)
+    permissions: dict[str, str] = field(default_factory=dict)  # of people, by login: admin, write, read, none
     old_names: set[str] = field(default_factory=set)
     rules: dict[str, list[Required]] = field(default_factory=dict)  # by branch: what its rulesets require
     protection: dict[str, list[Required]] = field(default_factory=dict)  # the same of classic branch protection
@@ -95,6 +172,8 @@ class Token:
     installation: bool = False
     lacks: frozenset[str] = frozenset()
     administers: bool = False
+    app: int = 0  # of an installation's: the App's id
+    owner: str = ""  # of an installation's: whose repositories it is for
     classic: bool = False
     scopes: tuple[str, ...] = ("repo",)
     expires: float | None = None
