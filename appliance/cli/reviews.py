@@ -1,6 +1,5 @@
 """Reviews that a person asks for: `review` and `rehearse`."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,18 +7,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from appliance import __version__
-from appliance.cli.common import HELP, PRIORITIES, Command, Failure, Misuse, Priority, echo, echo_json, of_fault, opened
+from appliance.cli.common import HELP, Command, Failure, Misuse, echo, of_fault, opened
+from appliance.cli.printing import exit_by, fail_on_option, form_option, page_of, print_review
 
 if TYPE_CHECKING:
     from appliance.core.findings import Review
     from appliance.core.outcomes import Ending
+    from appliance.core.pulls import Pull
+    from appliance.core.verdict import Gate
     from appliance.wiring import Appliance
 
-FOUND = 3  # exit code of `review --fail-on` when there is such a finding
+MAX_SHOWN = 4 * 1024**2  # bytes of a file that code is shown of
 
 
 @click.command()
-@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text")
+@form_option
 def rehearse(form: str) -> None:
     """Review the sample with the rehearsal model: costs nothing, and shows that the whole chain works."""
     from appliance import sample
@@ -35,7 +37,7 @@ def rehearse(form: str) -> None:
         raise Failure(
             "rehearsal: the planted defect was not found. Next: report this with `docker logs review-appliance`."
         )
-    if form != "json":
+    if form in ("text", "markdown"):
         click.echo("\nThe chain works: jail, gate, Codex, sandbox and schema. This was a rehearsal, not a real review.")
 
 
@@ -45,13 +47,8 @@ def rehearse(form: str) -> None:
 @click.option("--base", help="With a path: the branch or commit to compare with (default: the default branch).")
 @click.option("--head", help="With a path: the branch or commit to review (default: HEAD).")
 @click.option("--post", is_flag=True, help="Publish the review and set the gate, instead of only printing it.")
-@click.option("--format", "form", type=click.Choice(["text", "markdown", "json"]), default="text")
-@click.option(
-    "--fail-on",
-    type=Priority(PRIORITIES, case_sensitive=False),
-    metavar=f"[{'|'.join(PRIORITIES)}]",
-    help=f"Exit {FOUND} on such a finding or a graver one.",
-)
+@form_option
+@fail_on_option
 def review(target: str, base: str | None, head: str | None, post: bool, form: str, fail_on: str | None) -> None:
     """Review TARGET now: owner/name#12, a pull request's URL, path#branch, or a path with --base and --head."""
     from appliance.commands import BadTarget, Busy, find, review_and_post, review_once
@@ -74,9 +71,8 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
         except Busy as error:
             raise Failure(str(error)) from None
         done = _reviewed(ending)
-        _print_review(parts, forge, pull, done, form)
-    if fail_on and any(finding.priority <= int(fail_on[1]) for finding in done.result.findings):
-        sys.exit(FOUND)
+        gate = _print_review(parts, forge, pull, done, form)
+    exit_by(done, gate, fail_on)
 
 
 def _progress() -> Callable[[str], None]:
@@ -97,26 +93,18 @@ def _reviewed(ending: "Ending") -> "Review":
     raise Failure(f"{ending.outcome.value}: {full_stop(ending.reason)} Next: {remedy}")
 
 
-def _print_review(parts: "Appliance", forge: Any, pull: Any, done: "Review", form: str) -> None:
-    from appliance.core.report import as_json, comment
+def _print_review(parts: "Appliance", forge: Any, pull: "Pull", done: "Review", form: str) -> "Gate":
     from appliance.core.verdict import gate_of
 
-    gate = gate_of(done, parts.settings.block_priority_number)
-    if form == "json":
-        echo_json(as_json(done, gate))
-        return
-    text = comment(
+    priority = parts.settings.block_priority_number
+    gate = gate_of(done, priority)
+    print_review(
         done,
         gate,
-        parts.settings.block_priority_number,
-        lambda path, first, last: forge.permalink(pull, path, first, last),
+        form,
+        block_priority=priority,
+        permalink=lambda path, first, last: forge.permalink(pull, path, first, last),
+        code=lambda commit, path: parts.mirrors.file(pull.repository, commit, path, limit=MAX_SHOWN),
+        repository=page_of(pull.url, pull.repository),
     )
-    if form == "markdown":
-        echo(text)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    from appliance.redaction import say
-
-    Console().print(Markdown(say(text)))
+    return gate

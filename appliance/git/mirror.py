@@ -188,6 +188,18 @@ class Mirrors:
             return None
         return Mirror(mirror, source.base_ref, base_sha)
 
+    def file(self, repository: str, commit: str, path: str, *, limit: int) -> bytes | None:
+        """A regular file of a commit that was fetched before, for showing it; None if it is not at hand or larger."""
+        mirror = self._root / f"{directory_name(repository)}.git"
+        try:
+            if not mirror.is_dir() or not _has(mirror, check_sha(commit)):
+                return None
+            found = Mirror(mirror, "", "")  # what is missing here is no damage: nobody fetches for a look
+            entry = found.entries(commit, [path]).get(path) if "\0" not in path else None
+            return found.content(entry) if entry and entry.regular and entry.size <= limit else None
+        except (GitError, OSError):
+            return None
+
     def fetch(
         self,
         repository: str,
