@@ -41,12 +41,12 @@ def _ids(decorator: ast.expr) -> Iterator[str]:
                 yield found.group(1)
 
 
-def tested() -> set[str]:
+def all_tested() -> set[str]:
     files = [*TESTS.glob("test_*.py"), *(TESTS / "container").glob("test_*.py")]
     return {f"R{row}" for file in files for row in rows_of(ast.parse(file.read_text(encoding="utf-8")))}
 
 
-TESTED = tested()
+TESTED = all_tested()
 
 
 @pytest.mark.parametrize("row", [pytest.param(it, marks=[MAY_FAIL] if it in MISSING else []) for it in ROWS])
