@@ -1,6 +1,8 @@
 """What the commands do that is more than printing: find a target, review it once, publish it."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +15,7 @@ from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
 from appliance.forge.local import LocalForge, NoSuchBranch
 from appliance.git import GitError, git
+from appliance.git.snapshot import BASE_REF, HEAD_REF, Unusable, patched, root_of, uncommitted
 from appliance.protocols import Forge
 from appliance.reviewing import Keep
 from appliance.wiring import Appliance
@@ -90,6 +93,50 @@ def _range(parts: Appliance, path: Path, base: str | None, head: str | None) -> 
         title=subject,
         author_association="OWNER",
     )
+
+
+class _Unseen(_Range):
+    """The same of a commit that is in no repository of the person's, but in a git directory of our own."""
+
+    git_dir: Path
+
+    def source(self, pull: Pull) -> Source:
+        return Source(str(self.git_dir), HEAD_REF, BASE_REF)
+
+
+@contextmanager
+def unseen(parts: Appliance, target: str, base: str | None, patch: bytes | None) -> Iterator[tuple[Forge, Pull]]:
+    """What is not committed in the path `target`, or `patch` on it, as a pull request that lasts as long as this.
+
+    Raises BadTarget, ForgeError, GitError, OSError.
+    """
+    path = Path(target)
+    if not path.is_dir():
+        raise BadTarget(f"{target} is no folder here. Next: name the folder of a checkout in the container.")
+    try:
+        root = root_of(path)
+        parts.local([]).refuse_borrowed(str(root))
+        against = None if base is None else _commit(root, base)
+        with parts.work.new("snapshot-") as work:
+            made = uncommitted(root, work, against) if patch is None else patched(root, work, patch, against)
+            forge = _Unseen([], parts.settings.state_dir / "reviews", parts.store)
+            forge.git_dir = made.git_dir
+            what = "uncommitted" if patch is None else "patch"
+            yield (
+                forge,
+                Pull(
+                    target=f"{root} {base or 'HEAD'}..{what}",
+                    repository=str(root),
+                    number=0,
+                    head_sha=made.head,
+                    base_ref=base or "HEAD",
+                    base_sha=made.base,
+                    title="Uncommitted changes" if patch is None else "A patch",
+                    author_association="OWNER",
+                ),
+            )
+    except Unusable as error:
+        raise BadTarget(str(error)) from None
 
 
 def _commit(path: Path, name: str) -> str:

@@ -854,3 +854,35 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         cwd="/",
     )
     assert "Traceback" not in done.stderr
+
+
+# ---- what nobody has committed
+
+
+def test_uncommitted_changes_and_patches_are_reviewed(
+    cli: Cli, script: Script, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Pull] = []
+
+    def note(pull: Pull) -> Ending:
+        asked.append(pull)
+        return reviewed(pull, found(2))
+
+    script.ending = note
+    repo.write("new.py", "print(3)\n")
+    done = cli("review", str(repo.path), "--uncommitted", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["head_sha"] == asked[0].head_sha
+    assert asked[0].base_sha == repo.git("rev-parse", "HEAD")
+    patch = repo.path.parent / "patch"
+    patch.write_text(repo.git("diff", "main", "feature") + "\n")
+    repo.git("add", "new.py")
+    done = cli("review", str(repo.path), "--patch", str(patch), "--base", "main", "--fail-on", "P2")
+    assert done.exit_code == 3, done.stderr
+    assert asked[1].base_sha == repo.git("rev-parse", "main")
+    for args in (["--uncommitted", "--post"], ["--uncommitted", "--patch", str(patch)], ["--patch", os.devnull]):
+        done = cli("review", str(repo.path), *args)
+        assert done.exit_code == 2, args
+        one_line(done)
+    assert cli("review", str(repo.path.parent), "--uncommitted").exit_code == 2
+    assert cli("review", f"{APP}#1", "--uncommitted").exit_code == 2

@@ -1,8 +1,9 @@
 """Reviews that a person asks for: `review` and `rehearse`."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -46,16 +47,38 @@ def rehearse(form: str) -> None:
 @click.argument("target")
 @click.option("--base", help="With a path: the branch or commit to compare with (default: the default branch).")
 @click.option("--head", help="With a path: the branch or commit to review (default: HEAD).")
+@click.option("--uncommitted", is_flag=True, help="With a path: what is not committed, against HEAD or --base.")
+@click.option(
+    "--patch",
+    type=click.File("rb"),
+    help="With a path: this patch on HEAD or --base; `-` is standard input (`docker exec -i`).",
+)
 @click.option("--post", is_flag=True, help="Publish the review and set the gate, instead of only printing it.")
 @form_option
 @fail_on_option
-def review(target: str, base: str | None, head: str | None, post: bool, form: str, fail_on: str | None) -> None:
+def review(
+    target: str,
+    base: str | None,
+    head: str | None,
+    uncommitted: bool,
+    patch: IO[bytes] | None,
+    post: bool,
+    form: str,
+    fail_on: str | None,
+) -> None:
     """Review TARGET now: owner/name#12, a pull request's URL, path#branch, or a path with --base and --head."""
-    from appliance.commands import BadTarget, Busy, find, review_and_post, review_once
+    from appliance.commands import BadTarget, Busy, find, review_and_post, review_once, unseen
 
-    with opened(usable=True) as parts:
+    if (uncommitted or patch) and (head or post or (uncommitted and patch)):
+        raise Misuse("--uncommitted and --patch go with a path and --base alone. Next: leave out the other options.")
+    given = _patch(patch) if patch else None
+    with ExitStack() as stack:
+        parts = stack.enter_context(opened(usable=True))
         try:
-            forge, pull = find(parts, target, base, head)
+            if uncommitted or given is not None:
+                forge, pull = stack.enter_context(unseen(parts, target, base, given))
+            else:
+                forge, pull = find(parts, target, base, head)
         except BadTarget as error:
             raise Misuse(str(error)) from None
         if post and (base or head):
@@ -73,6 +96,16 @@ def review(target: str, base: str | None, head: str | None, post: bool, form: st
         done = _reviewed(ending)
         gate = _print_review(parts, forge, pull, done, form)
     exit_by(done, gate, fail_on)
+
+
+def _patch(file: IO[bytes]) -> bytes:
+    from appliance.git.snapshot import MAX_PATCH
+
+    if file.isatty():
+        raise Misuse(
+            "--patch reads standard input. Next: `git diff | docker exec -i review-appliance review … --patch -`."
+        )
+    return file.read(MAX_PATCH + 1)
 
 
 def _progress() -> Callable[[str], None]:

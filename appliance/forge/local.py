@@ -291,6 +291,10 @@ class LocalForge:
     def close(self) -> None:
         """Nothing is open."""
 
+    def refuse_borrowed(self, repository: str) -> None:
+        """Raises ForgeError if a repository that a person names takes objects from the appliance's own state."""
+        self._refuse_borrowed(repository, watched=False)
+
     def _refuse_borrowed(self, repository: str, *, watched: bool) -> None:
         """`watched`: it lies in a folder that others may write to, and takes objects from such folders alone."""
         for path in map(Path.resolve, _sources(repository)):
