@@ -144,7 +144,7 @@ def test_a_folder_that_git_could_not_open_is_not_left_out_in_silence(
         return replace(done, stderr=done.stderr + said)
 
     monkeypatch.setattr("appliance.git.snapshot.git", closed)
-    with pytest.raises(Unusable, match="could not open.*Next: make it readable"):
+    with pytest.raises(Unusable, match=r"could not open.*Next: make it readable"):
         uncommitted(repo.path, tmp_path)
 
 
