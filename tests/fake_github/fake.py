@@ -354,7 +354,7 @@ class FakeGitHub:
                         now,
                     )
                 )
-            pull.updated_at = now
+            pull.updated_at = max(now, pull.updated_at)
             self.generation += 1
             return review
 
