@@ -22,7 +22,7 @@ READS_GO_WRONG: tuple[How, ...] = (
     *("hang", "drop", "redirect", "elsewhere"),
 )
 WRITES_GO_WRONG: tuple[How, ...] = ("hang", "drop", "cut off", "truncated")
-PART = 12  # with --fast: each so manyth of those of which there are many
+PART = 12  # with --fast: each so manyth, and the first of each outcome and each row of REPLAY
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,11 @@ def rows(now: float) -> list[Row]:
     """All of them; `now` is when they run, for what the model's API says of a time."""
     made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves()]
     every = [*made, *_killed(made)]
-    always = ("REPLAY", "outcome", "move")
-    return [replace(row, fast=n % PART == 0 or (row.group in always and not row.kill)) for n, row in enumerate(every)]
+    firsts = {
+        row.source: n for n, row in reversed(list(enumerate(every))) if row.group in ("REPLAY", "outcome", "move")
+    }
+    chosen = {*firsts.values(), *range(0, len(every), PART)}
+    return [replace(row, fast=n in chosen) for n, row in enumerate(every)]
 
 
 def _outcomes() -> Iterator[Row]:

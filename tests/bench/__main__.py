@@ -2,7 +2,7 @@
 
 Needs a Docker engine and `review-appliance:local` (`docker/up --build`). Uses a Compose project of its own, and
 removes container, network and volume at its end. Whatever else the machine does is in the figures: read the ratios,
-and repeat it on a quiet machine. Takes about three minutes.
+and repeat it on a quiet machine. Takes about six minutes.
 """
 
 import argparse
@@ -27,6 +27,8 @@ PYTHON = "/opt/appliance/bin/python"
 IDLE_SECONDS = 30
 SETTLE_SECONDS = 10
 COMPOSE = ("compose", "-p", CONTAINER, "-f", "compose.yaml", "-f", "tests/bench/compose.yaml")
+
+COUNTED = ("false_successes", "lost_results", "double_posts", "wrongly_counted_attempts")
 
 Figures = dict[str, Any]
 
@@ -62,6 +64,10 @@ def main() -> None:
                 "exec", "-w", "/source/tests", CONTAINER, PYTHON, "-m", "bench.inside", part, str(options.runs)
             )
             figures[part] = json.loads(told.splitlines()[-1])
+        say("gate-check")
+        figures["gate_check"] = json.loads(
+            docker("exec", CONTAINER, "appliance", "gate-check", "--json").splitlines()[-1]
+        )
     print(json.dumps(figures) if options.json else table(figures))
 
 
@@ -184,9 +190,16 @@ def table(figures: Figures) -> str:
         ("Idle memory of the container, without caches", f"{mb(idle_now['cgroup_bytes'])} MB", ""),
         (f"Idle CPU over {IDLE_SECONDS} s", f"{idle_now['core_percent']:.3f} % of a core", ""),
         ("Image", f"{mb(figures['image_bytes'])} MB", ""),
+        gate_check(figures["gate_check"]),
     ]
     lines = [f"| {what} | {figure} | {beside} |" for what, figure, beside in rows]
     return "\n".join([machine(), "", "| what | figure | |", "|---|---|---|", *lines])
+
+
+def gate_check(told: Figures) -> tuple[str, str, str]:
+    counts = (f"{told[name]} {name.replace('_', ' ')}" for name in COUNTED)
+    codex = "the real Codex" if told["real_codex"] else "Codex's recorded events"
+    return f"`gate-check`, {told['faults']} faults", ", ".join(counts), f"{told['seconds']:.0f} s, with {codex}"
 
 
 def mb(count: int) -> str:
