@@ -30,8 +30,10 @@ from appliance.cli.reviews import review
 from appliance.core.faults import Fault
 from appliance.core.findings import Configuration
 from appliance.core.health import Health
+from appliance.core.identity import Identity
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.core.verdict import Gate
 from appliance.doctor import forge as doctor_forge
 from appliance.forge.github_limits import PROCESS_PACE
 from appliance.git.errors import error_of
@@ -886,3 +888,48 @@ def test_uncommitted_changes_and_patches_are_reviewed(
         one_line(done)
     assert cli("review", str(repo.path.parent), "--uncommitted").exit_code == 2
     assert cli("review", f"{APP}#1", "--uncommitted").exit_code == 2
+
+
+# ---- looking back
+
+
+def test_the_history_has_what_counted_and_what_did_not_and_a_review_is_shown_again(cli: Cli, script: Script) -> None:
+    assert cli("history").stdout.strip() == "no reviews yet"
+    script.ending = lambda pull: failed(Outcome.SANDBOX)
+    assert cli("review", f"{APP}#1", "--post").exit_code == 1
+    script.ending = lambda pull: reviewed(pull, found(1), verdict="incorrect")
+    assert cli("review", f"{APP}#1", "--post").exit_code == 0
+    rows = json.loads(cli("history", "--json").stdout)["history"]
+    assert [(row["outcome"], row["counts"], row["findings"]) for row in rows] == [
+        ("reviewed", True, 1),
+        ("sandbox", False, None),
+    ]
+    assert set(rows[0]) == {
+        "at", "target", "head_sha", "review", "outcome", "reason", "counts", "findings", "tokens", "seconds",
+        "comment_url",
+    }  # fmt: skip
+    assert len(json.loads(cli("history", f"{APP.upper()}#1", "--limit", "1", "--json").stdout)["history"]) == 1
+    said = cli("history").stdout
+    assert "1 blocking finding (P1)" in said and "sandbox" in said
+    number = str(rows[0]["review"])
+    assert json.loads(cli("show", number, "--format", "json").stdout)["findings"][0]["title"] == "Off by one"
+    assert "Off by one" in cli("show", number).stdout
+    assert cli("show", number, "--format", "sarif", "--fail-on", "P1").exit_code == 3
+    for args in (["show", "99"], ["history", "octo/other#9"], ["show", "x"]):
+        done = cli(*args)
+        assert done.exit_code == 2
+        one_line(done)
+
+
+def test_a_review_that_only_the_forge_has_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:
+    assert cli("history").exit_code == 0
+    store = open_store(tmp_path / "state" / "appliance.db")
+    pull = Pull(f"{APP}#1", APP, 1, "a" * 40, "main", "b" * 40)
+    identity = Identity("a" * 40, "main", "b" * 40, "b" * 40, "")
+    store.learn(pull, identity, Gate("success", "no blocking findings"), "7", "https://forge/c/7")
+    store.close()
+    row = json.loads(cli("history", "--json").stdout)["history"][0]
+    assert row["findings"] is None and row["comment_url"] == "https://forge/c/7"
+    done = cli("show", str(row["review"]), "--format", "sarif")
+    assert done.exit_code == 1 and not done.stdout
+    assert "https://forge/c/7" in one_line(done)

@@ -11,6 +11,7 @@ from appliance.cli.evaluating import evaluate
 from appliance.cli.examining import doctor, selftest_command
 from appliance.cli.looking import status
 from appliance.cli.loop import cycle, retry, serve
+from appliance.cli.past import history, show
 from appliance.cli.reviews import rehearse, review
 from appliance.cli.setup import login, settings_command
 from appliance.cli.trials import gate_check
@@ -28,6 +29,8 @@ COMMANDS = (
     review,
     evaluate,
     gate_check,
+    history,
+    show,
 )
 
 

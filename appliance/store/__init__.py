@@ -11,6 +11,7 @@ from appliance.store.answers import Answers
 from appliance.store.bases import Bases
 from appliance.store.commands import Commands
 from appliance.store.gates import Gates
+from appliance.store.history import History, Past
 from appliance.store.notes import Notes
 from appliance.store.opening import SCHEMA_REVISION, damage, is_damage, open_engine, words
 from appliance.store.outbox import Outbox, key_of
@@ -21,6 +22,7 @@ from appliance.store.spending import Spending
 
 __all__ = [
     "SCHEMA_REVISION",
+    "Past",
     "Place",
     "PullRow",
     "PullState",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 
-class Store(Answers, Commands, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
+class Store(History, Answers, Commands, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
     """All of it; open with `open_store`."""
 
 
