@@ -890,6 +890,11 @@ def test_uncommitted_changes_and_patches_are_reviewed(
     assert cli("review", f"{APP}#1", "--uncommitted").exit_code == 2
 
 
+def test_quiet_tells_no_progress_and_a_job_obeys_none(cli: Cli, script: Script) -> None:
+    assert cli("review", f"{APP}#1", "--quiet").stderr == ""
+    assert "… self-test" in cli("review", f"{APP}#1", "--format", "github").stderr
+
+
 # ---- looking back
 
 

@@ -53,6 +53,7 @@ def rehearse(form: str) -> None:
     type=click.File("rb"),
     help="With a path: this patch on HEAD or --base; `-` is standard input (`docker exec -i`).",
 )
+@click.option("--quiet", is_flag=True, help="Tell no progress on stderr.")
 @click.option("--post", is_flag=True, help="Publish the review and set the gate, instead of only printing it.")
 @form_option
 @fail_on_option
@@ -62,6 +63,7 @@ def review(
     head: str | None,
     uncommitted: bool,
     patch: IO[bytes] | None,
+    quiet: bool,
     post: bool,
     form: str,
     fail_on: str | None,
@@ -90,7 +92,7 @@ def review(
                 raise of_fault(fault)
         go = review_and_post if post else review_once
         try:
-            ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress())
+            ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress(form, quiet=quiet))
         except Busy as error:
             raise Failure(str(error)) from None
         done = _reviewed(ending)
@@ -108,8 +110,15 @@ def _patch(file: IO[bytes]) -> bytes:
     return file.read(MAX_PATCH + 1)
 
 
-def _progress() -> Callable[[str], None]:
-    return lambda what: echo(f"… {' '.join(what.split())}", err=True)  # a command may have lines, and forge some
+def _progress(form: str = "text", *, quiet: bool = False) -> Callable[[str], None]:
+    from appliance.core.workflow import harmless
+
+    def tell(what: str) -> None:
+        line = f"… {' '.join(what.split())}"  # a command may have lines, and forge some
+        if not quiet:
+            echo(harmless(line) if form == "github" else line, err=True)
+
+    return tell
 
 
 def _reviewed(ending: "Ending") -> "Review":
