@@ -403,6 +403,9 @@ def test_one_stuck_pull_request_never_holds_up_the_others(what: str, answer: dic
     assert world.gate(other.number) == GREEN
     assert len(world.markers(other.number)) == 1
     assert len(world.asked) == 2
+    world.store.add_letter(f"{APP}#{other.number}", "comment", "said", {"body": "said"})
+    world.run()
+    assert world.store.letter_sent_as("said"), "what comes later into the outbox, too"
 
 
 def test_what_a_forge_refuses_for_good_on_lines_stands_in_the_summary(world: World) -> None:
