@@ -13,14 +13,16 @@ import structlog
 from appliance import codex, instructions, redaction
 from appliance.core.faults import Fault
 from appliance.core.findings import Configuration, Evidence, Result, Review
-from appliance.core.instructions import CONFIG
+from appliance.core.instructions import CONFIG, Effective
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Pull
 from appliance.failures import fault_of
 from appliance.forge import Source
-from appliance.git import GitError, LeftOut, Mirrors, Slots
+from appliance.git import GitError, LeftOut, Mirror, Mirrors, Slots
+from appliance.git.changes import ChangedFile
 from appliance.meter import Budgets
+from appliance.placing import placed
 
 log = structlog.get_logger()
 
@@ -141,12 +143,27 @@ class Reviewer:
                 budgets=self.budgets,
                 run=self.run,
             )
+            ending = _placed(ending, mirror, changes, held)
             reviewable = {file.path for file in held.files}
             ending = _with_limits(ending, [each for each in left_out if each.path in reviewable])
             ending = redaction.ending(_held_to(ending, held.configuration))
             if ending.review is not None:
                 keep(ending.review, work)
             return ending
+
+
+def _placed(ending: Ending, mirror: Mirror, changes: Sequence[ChangedFile], held: Effective) -> Ending:
+    """The findings as they stand in the real diff, each once. Raises GitError."""
+    if ending.review is None:
+        return ending
+    found = placed(
+        mirror,
+        changes,
+        ending.review.result.findings,
+        held.configuration.exclude,
+        [file.path for file in held.left_out],
+    )
+    return replace(ending, review=replace(ending.review, result=replace(ending.review.result, findings=found)))
 
 
 def _held_to(ending: Ending, configuration: Configuration) -> Ending:

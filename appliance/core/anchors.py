@@ -1,6 +1,9 @@
 """Where a finding stands in the diff. A forge takes a comment only on lines that its diff shows, and refuses a whole
 review for one that is elsewhere: what fits nowhere stands in the body."""
 
+import re
+from collections.abc import Collection
+
 from appliance.core.diff import Diff, FileDiff, Hunk, Lines
 from appliance.core.findings import Finding, InlineAnchor, Side
 
@@ -12,6 +15,30 @@ def place(finding: Finding, diff: Diff) -> InlineAnchor | None:
         return None
     wanted = (finding.line_start, finding.line_end)
     return _changed(file, wanted, finding.side) or _fallback(file, wanted, finding.side)
+
+
+def real_name(path: str, names: Collection[str]) -> str:
+    """The path that is meant: models also name files as `git diff` prints them, with `a/` or `b/`, or quoted."""
+    for name in (path, unquoted := _unquoted(path), path[2:], unquoted[2:]):
+        if name in names and (name in (path, unquoted) or path.lstrip('"')[:2] in ("a/", "b/")):
+            return name
+    return path
+
+
+_ESCAPE = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
+_ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
+
+
+def _unquoted(path: str) -> str:
+    """`"\\350\\257\\204.py"`, as git prints it, read back; anything else as it is."""
+    if len(path) < 2 or path[0] != '"' or path[-1] != '"':
+        return path
+
+    def read(found: re.Match[bytes]) -> bytes:
+        code = found.group(1)
+        return bytes([int(code, 8) & 0xFF if len(code) == 3 else _ESCAPED[code[0]]])
+
+    return _ESCAPE.sub(read, path[1:-1].encode("utf-8", "replace")).decode("utf-8", "backslashreplace")
 
 
 def _changed(file: FileDiff, wanted: Lines, side: Side) -> InlineAnchor | None:

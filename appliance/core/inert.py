@@ -28,6 +28,7 @@ _BOTS = (
     r"|\bad(?=d\W+to\W+whitelist\b)|\brech(?=eck\b)"
 )
 _IN_CODE = re.compile(rf"<!(?=--)|{_BOTS}", re.IGNORECASE)
+_COMMAND = re.compile(r"^[ \t>*+-]*/(?=[a-z])", re.IGNORECASE | re.MULTILINE)
 _ACTIVE = re.compile(
     r"<(?=[A-Za-z/!?])"  # HTML, and addresses in angle brackets
     r"|&(?=#?\w+;)"  # an entity becomes a live @ or # after all
@@ -87,6 +88,27 @@ def code(text: str) -> str:
     fence = "`" * (max((len(run) for run in re.findall(r"`+", flat)), default=0) + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") or not flat.strip() else ""
     return f"{fence}{pad}{flat or '(nothing)'}{pad}{fence}"
+
+
+def fence_around(text: str) -> str | None:
+    """A fence of backticks that `text` cannot close, or None if it would have to be too long."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    return "`" * max(3, longest + 1) if longest < MAX_FENCE else None
+
+
+def acts_in_code(text: str) -> bool:
+    """Whether a text acts, hides or deceives even within a fence."""
+    return any(pattern.search(text) for pattern in (_CONTROL, _IN_CODE, _COMMAND))
+
+
+def fenced(text: str) -> str:
+    """A block of code that its content cannot leave, and in which nothing acts."""
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+    for pattern in (_IN_CODE, _COMMAND):
+        text = pattern.sub(lambda found: f"{found.group()}{_BREAK}", text)
+    text = re.sub(rf"`{{{MAX_FENCE},}}", lambda found: r"\x60" * len(found.group()), text)
+    fence = fence_around(text)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _escaped(found: re.Match[str]) -> str:

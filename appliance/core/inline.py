@@ -1,13 +1,13 @@
 """Which findings stand on lines of the diff, with which words, and what a pull request review says as a whole."""
 
 import hashlib
-import re
 from typing import Literal
 
 from appliance.core.findings import Finding, Review
 from appliance.core.inert import inert
 from appliance.core.pulls import Pull
 from appliance.core.report import cut
+from appliance.core.suggestions import block
 from appliance.core.verdict import Gate
 
 MAX_INLINE = 50  # comments of one review; the rest stands in the summary
@@ -42,19 +42,9 @@ def event_of(review: Review, gate: Gate, pull: Pull, me: str, setting: ReviewEve
 def text(finding: Finding, blocks: bool) -> str:
     """The comment on a line, without its tag."""
     head = f"**[P{finding.priority}] {inert(finding.title, one_line=True)}**{' · blocks' if blocks else ''}"
-    said = cut(f"{head}\n\n{inert(finding.body)}", MAX_INLINE_TEXT - len(finding.suggestion or ""))
-    return f"{said}\n\n{_suggestion(finding.suggestion)}" if _offered(finding) else said
-
-
-def _offered(finding: Finding) -> bool:
-    return finding.committable and finding.suggestion is not None and len(finding.suggestion) < MAX_INLINE_TEXT // 2
-
-
-def _suggestion(lines: str | None) -> str:
-    told = lines or ""
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall(r"`+", told)), 3)
-    ended = told if not told or told.endswith("\n") else f"{told}\n"
-    return f"{fence}suggestion\n{ended}{fence}"
+    suggested = block(finding)
+    said = cut(f"{head}\n\n{inert(finding.body)}", MAX_INLINE_TEXT - len(suggested))
+    return f"{said}\n\n{suggested}" if suggested else said
 
 
 def name_of(finding: Finding) -> str:

@@ -134,6 +134,11 @@ def effective(found: Mapping[str, Found], files: Sequence[File], block_priority:
     return Effective(tuple(kept), tuple(out), rules, replace(told, notes=tuple(notes)))
 
 
+def left_out_by(exclude: Sequence[str], path: str) -> bool:
+    """Whether these patterns leave out a file of this name, which the pull request does not change."""
+    return _is_out(File(path, "M", 0, 0), GitIgnoreSpec.from_lines(exclude))
+
+
 def changed(files: Iterable[File]) -> tuple[str, ...]:
     """The files among `files` that instruct agents: under either name, whatever the configuration leaves out."""
     return tuple(

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from appliance.core.findings import Configuration, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Marker
+from appliance.core.suggestions import as_code
 from appliance.core.verdict import Gate, blocking, blocks_at
 
 MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
@@ -94,12 +95,15 @@ def _place(finding: Finding) -> str:
 
 
 def _finding(finding: Finding, blocks: bool, permalink: Permalink) -> str:
-    url = permalink(finding.path, finding.line_start, finding.line_end)
-    place = code(_place(finding))
+    # An address of old lines would show others.
+    url = permalink(finding.path, finding.line_start, finding.line_end) if finding.side == "RIGHT" else None
+    place = code(f"{_place(finding)}{' (deleted)' if finding.side == 'LEFT' else ''}")
+    suggested = as_code(finding)
     where = f"[{place}]({url})" if url else place
     return (
         f"### [P{finding.priority}] {inert(finding.title, one_line=True)}\n\n"
-        f"{where}{' · blocks' if blocks else ''} · confidence {finding.confidence:.2f}\n\n{inert(finding.body)}"
+        f"{where}{' · blocks' if blocks else ''}{' · advisory' if finding.advisory else ''}"
+        f" · confidence {finding.confidence:.2f}\n\n{inert(finding.body)}{f'{_GAP}{suggested}' if suggested else ''}"
     )
 
 

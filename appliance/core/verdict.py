@@ -84,7 +84,7 @@ def _pending(text: str) -> Gate:
 
 
 def blocking(findings: Iterable[Finding], block_priority: int) -> list[Finding]:
-    return [finding for finding in findings if finding.priority <= block_priority]
+    return [finding for finding in findings if finding.priority <= block_priority and not finding.advisory]
 
 
 def blocks_at(review: Review, block_priority: int) -> int:
