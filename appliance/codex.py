@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -16,6 +16,7 @@ from appliance.core.ending import Invalid, Run, judge
 from appliance.core.events import Stream
 from appliance.core.faults import Fault, beside, cured
 from appliance.core.findings import Evidence, Result, Review, Usage
+from appliance.core.merging import merged
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File, Rule, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
@@ -65,7 +66,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Job:
-    """One pull request ready to be read. `rules` are the base branch's, which leaves out `excluded` files more."""
+    """One pull request ready to be read. `rules` are the base branch's, which leaves out `excluded` files more. `part`
+    is which of how many passes over one change this is."""
 
     pull: Pull
     base_sha: str
@@ -75,6 +77,7 @@ class Job:
     rules: Sequence[Rule] = ()
     exclude: Sequence[str] = ()
     excluded: int = 0
+    part: tuple[int, int] = (1, 1)
 
 
 Progress = Callable[[str], None]
@@ -98,6 +101,7 @@ def review(
     budgets: Budgets | None = None,
     memory: int | None = None,
     run: Runner | None = None,
+    meter: Meter | None = None,
 ) -> Ending:
     """Let Codex review `job`, with one repair round for an invalid answer, and say how it ended.
 
@@ -105,12 +109,13 @@ def review(
     `probe` examines the sandbox: it runs after whatever is not a review, so that a sandbox that died in between is
     named as what it is, and one that is well again from what it said and from the facts that last.
     `memory` is how many bytes its jail may use, None for any. `run` does one round, in the jail if none is given.
+    `meter` counts this together with other passes of one attempt, in place of `budgets`.
     Raises process.Stopped when `stop` is set, OSError or SQLAlchemyError if the workstation fails us.
     """
     started = time.monotonic()
     counted = facts.counters()
-    meter = Meter(budgets, deadline=started + timeout)
-    prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded)
+    meter = meter or Meter(budgets, deadline=started + timeout)
+    prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded, job.part)
     ask = run or in_jail
     runs = [ask(job, model, work / "first", prompt, timeout, stop, progress, meter, memory)]
     judged = judge(runs)
@@ -217,3 +222,35 @@ def _review(job: Job, model: Model, result: Result, runs: Sequence[Run], seconds
         model=model.name,
         rehearsal=model.rehearsal,
     )
+
+
+def review_in_passes(
+    jobs: Sequence[Job],
+    model: Model,
+    work: Path,
+    *,
+    timeout: float,
+    progress: Progress = lambda _: None,
+    budgets: Budgets | None = None,
+    **how: Any,
+) -> Ending:
+    """`review` for each of `jobs`, as one attempt: one time, one budget, one review.
+
+    They share the files of one change among them. Each must be a review of its own, a look included; the first that is
+    not is how the attempt ended.
+    """
+    started = time.monotonic()
+    if len(jobs) == 1:
+        return review(jobs[0], model, work, timeout=timeout, progress=progress, budgets=budgets, **how)
+    meter = Meter(budgets, deadline=started + timeout)
+    done: list[Review] = []
+    for at, job in enumerate(jobs, 1):
+        left = timeout - (time.monotonic() - started)
+        if left < MIN_REPAIR_SECONDS:
+            return Ending(Outcome.TIMEOUT, f"timeout after {at - 1} of {len(jobs)} passes")
+        progress(f"pass {at} of {len(jobs)}: {len(job.files)} file{'' if len(job.files) == 1 else 's'}")
+        ending = review(job, model, work / f"pass-{at}", timeout=left, progress=progress, meter=meter, **how)
+        if ending.review is None:
+            return ending
+        done.append(ending.review)
+    return Ending(Outcome.REVIEWED, "reviewed", review=merged(done))

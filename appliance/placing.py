@@ -35,7 +35,7 @@ def placed(
 
     @lru_cache(maxsize=4)
     def lines(blob: str) -> Sequence[str]:
-        text = mirror.content(Entry("", blob, 0))[:MAX_READ].decode("utf-8", "replace")
+        text = mirror.content(Entry(mode="", blob=blob, size=0))[:MAX_READ].decode("utf-8", "replace")
         return text.removesuffix("\n").split("\n")
 
     def one(finding: Finding) -> Finding:

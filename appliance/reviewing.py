@@ -11,12 +11,14 @@ from typing import Protocol
 import structlog
 
 from appliance import codex, instructions, redaction
+from appliance.core.coverage import NOT_LOOKED_AT, covered, passes
 from appliance.core.faults import Fault
-from appliance.core.findings import Configuration, Evidence, Result, Review
+from appliance.core.findings import Configuration, Coverage, Evidence, NotSeen, Result, Review
 from appliance.core.instructions import CONFIG, Effective
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Pull
+from appliance.coverage import unread
 from appliance.failures import fault_of
 from appliance.forge import Source
 from appliance.git import GitError, LeftOut, Mirror, Mirrors, Slots
@@ -28,6 +30,9 @@ log = structlog.get_logger()
 
 MAX_NAMED = 20  # files left out that a review names
 MAX_NAME = 200  # characters of each
+DIFF_BUDGET = 1_000_000  # bytes of a diff that one pass reads
+MAX_PASSES = 4
+BLIND = frozenset({"binary", "lfs"})  # kinds of which a reviewer sees nothing
 
 
 Keep = Callable[[Review, Path], None]
@@ -43,7 +48,8 @@ class Work(Protocol):
 @dataclass(frozen=True)
 class Reviewer:
     """What a review needs beside the pull request. `probe` examines the sandbox; `block_priority` holds where the base
-    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take.
+    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take;
+    a diff of more than `diff_budget` bytes is read in up to `max_passes`.
     `run` does one round of it, Codex in its jail if none is given."""
 
     mirrors: Mirrors
@@ -55,6 +61,8 @@ class Reviewer:
     block_priority: int = 1
     budgets: Budgets = field(default_factory=Budgets)
     memory: int | None = None
+    diff_budget: int = DIFF_BUDGET
+    max_passes: int = MAX_PASSES
     run: codex.Runner | None = None
 
     def review(
@@ -104,8 +112,10 @@ class Reviewer:
         ]
         seen = replace(pull, base_sha=base)
         held = instructions.of_base(mirror, base, files, self.block_priority)
-        if not held.files:
-            nothing = _nothing(seen, merge_base, self.model, held.configuration)
+        unseen = unread(mirror, changes, held, left_out)
+        blind = {one.path for one in unseen if one.kind in BLIND}
+        if all(file.path in blind for file in held.files):
+            nothing = _nothing(seen, merge_base, self.model, held.configuration, unseen)
             return Ending(Outcome.REVIEWED, "nothing to review", review=nothing)
         with (
             self.slots.checkout(
@@ -122,17 +132,23 @@ class Reviewer:
             self.work.reserve(work)
             count = len(held.files)
             progress(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}")
-            ending = codex.review(
-                codex.Job(
-                    seen,
-                    base,
-                    merge_base,
-                    held.files,
-                    slot,
-                    held.rules,
-                    held.configuration.exclude,
-                    held.configuration.files_excluded,
-                ),
+            plan = passes(held.files, mirror.sizes(changes), self.diff_budget, self.max_passes)
+            many = len(plan.portions)
+            ending = codex.review_in_passes(
+                [
+                    codex.Job(
+                        seen,
+                        base,
+                        merge_base,
+                        portion,
+                        slot,
+                        held.rules,
+                        held.configuration.exclude,
+                        held.configuration.files_excluded,
+                        part=(at, many),
+                    )
+                    for at, portion in enumerate(plan.portions, 1)
+                ],
                 self.model,
                 work,
                 timeout=self.timeout,
@@ -146,10 +162,20 @@ class Reviewer:
             ending = _placed(ending, mirror, changes, held)
             reviewable = {file.path for file in held.files}
             ending = _with_limits(ending, [each for each in left_out if each.path in reviewable])
+            ending = _covered(ending, covered(held.files, plan, self.diff_budget, unseen))
             ending = redaction.ending(_held_to(ending, held.configuration))
             if ending.review is not None:
                 keep(ending.review, work)
             return ending
+
+
+def _covered(ending: Ending, coverage: Coverage) -> Ending:
+    """What was not, or not wholly, looked at is no success: a gate cannot speak for it."""
+    if ending.review is None:
+        return ending
+    unlooked = sum(one.kind == NOT_LOOKED_AT for one in coverage.left_out)
+    evidence = replace(ending.review.evidence, files_left_out=ending.review.evidence.files_left_out + unlooked)
+    return replace(ending, review=replace(ending.review, coverage=coverage, evidence=evidence))
 
 
 def _placed(ending: Ending, mirror: Mirror, changes: Sequence[ChangedFile], held: Effective) -> Ending:
@@ -185,12 +211,15 @@ def _with_limits(ending: Ending, left_out: Sequence[LeftOut]) -> Ending:
     return replace(ending, review=replace(ending.review, result=result, evidence=evidence))
 
 
-def _nothing(pull: Pull, merge_base: str, model: codex.Model, held: Configuration) -> Review:
+def _nothing(pull: Pull, merge_base: str, model: codex.Model, held: Configuration, unseen: Sequence[NotSeen]) -> Review:
     """An empty diff, or one that is left out as a whole, is said so: the model is not asked, the gate is no success."""
     said, why = "Nothing to review: head and base differ in no file.", "The diff is empty."
     if held.files_excluded:
         said = f"Nothing to review: all changed files ({held.files_excluded}) are left out by `{CONFIG}`."
         why = "The rules of the base branch leave out every file that is changed."
+    if len(unseen) > held.files_excluded:
+        said = f"Nothing to review: of the changed files ({len(unseen)}) none can be read as text."
+        why = "They are binary files or pointers to files that are kept elsewhere, or left out by the base's rules."
     return Review(
         target=pull.target,
         head_sha=pull.head_sha,
@@ -203,6 +232,7 @@ def _nothing(pull: Pull, merge_base: str, model: codex.Model, held: Configuratio
         model=model.name,
         rehearsal=model.rehearsal,
         nothing_to_review=True,
+        coverage=Coverage(left_out=tuple(unseen)),
     )
 
 

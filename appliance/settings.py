@@ -229,6 +229,10 @@ class Settings(BaseSettings):
     block_priority: Annotated[Literal["P0", "P1", "P2", "P3"], BeforeValidator(_upper)] = _set(
         "APPLIANCE_BLOCK_PRIORITY", "P1", "P0, P1, P2 or P3"
     )
+    diff_budget: Annotated[Whole, Field(ge=1000, le=10**9)] = _set(
+        "APPLIANCE_DIFF_BUDGET", 1_000_000, WHOLE.format(1000, 10**9, 1_000_000)
+    )
+    max_passes: Annotated[Whole, Field(ge=1, le=100)] = _set("APPLIANCE_MAX_PASSES", 4, WHOLE.format(1, 100, 4))
     base_drift: Annotated[Whole, Field(ge=0, le=10**6)] = _set("APPLIANCE_BASE_DRIFT", 0, WHOLE.format(0, 10**6, 20))
     review_event: ReviewEvents = _set("APPLIANCE_REVIEW_EVENT", "comment", "comment, request-changes or approve")
     status_context: Annotated[str, AfterValidator(_context)] = _set(

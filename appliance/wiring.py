@@ -158,6 +158,8 @@ class Appliance:
             timeout=self.settings.review_timeout,
             block_priority=self.settings.block_priority_number,
             budgets=self.budgets(rehearse=rehearse),
+            diff_budget=self.settings.diff_budget,
+            max_passes=self.settings.max_passes,
             memory=bounds.share(memory_limit(), self.settings.reviews_at_once),
         )
 

@@ -16,7 +16,18 @@ import pytest
 from appliance import cli, settings
 from appliance.core import battery, catalogue, doctor, verdict
 from appliance.core.faults import Fault
-from appliance.core.findings import Configuration, Evidence, Finding, InlineAnchor, Result, Review, Usage, Verdict
+from appliance.core.findings import (
+    Configuration,
+    Coverage,
+    Evidence,
+    Finding,
+    InlineAnchor,
+    NotSeen,
+    Result,
+    Review,
+    Usage,
+    Verdict,
+)
 from appliance.core.outcomes import Outcome
 from appliance.core.report import as_json
 from appliance.selftest import Report, Step
@@ -154,6 +165,10 @@ def gates() -> Iterator[verdict.Gate]:
     yield reviewed("inconclusive")
     yield reviewed("inconclusive", nothing=True)
     yield reviewed("correct", evidence=Evidence())
+    for trimmed in (1, 2):
+        seen = Coverage(3, (NotSeen("a", "trimmed", "too large"),) * trimmed)
+        result = Result("correct", "", "", "")
+        yield verdict.gate_of(Review("o/n#1", "a", "main", "b", "c", result, evidence=looked, coverage=seen), 1)
 
 
 @pytest.mark.parametrize("gate", list(gates()), ids=lambda gate: gate.description)

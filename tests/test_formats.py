@@ -136,6 +136,7 @@ def test_what_was_not_seen_is_named() -> None:
     seen = Coverage(1, (NotSeen("big.py", "trimmed", "too long"),), (NotSeen("a.bin", "binary", "binary"),))
     notes = log(review(coverage=seen))["runs"][0]["invocations"][0]["toolExecutionNotifications"]
     assert [note["message"]["text"] for note in notes] == [
+        "1 changed file is too large to be reviewed whole; exclude or split",
         "Not reviewed: big.py: too long",
         "Not reviewed: a.bin: binary",
     ]

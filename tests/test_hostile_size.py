@@ -361,11 +361,12 @@ def test_a_file_of_50_million_lines_is_not_compared_line_by_line(world: World) -
         "commit", commit_data(base_pack.add("tree", tree_data((FILE, "a", base_pack.add("blob", lines)))))
     )
     blob = pack.add("blob", b"one more" + lines)
-    head = pack.add("commit", commit_data(pack.add("tree", tree_data((FILE, "a", blob))), base))
+    small = pack.add("blob", b"one\n")  # without a file that can be read nobody would look
+    head = pack.add("commit", commit_data(pack.add("tree", tree_data((FILE, "a", blob), (FILE, "b", small))), base))
     with hostile_server(pack, head, base, base_pack.data()) as source:
         ending = world.attempt(head, source)
     assert ending.review is not None, ending
-    assert world.saw == ["a"]
+    assert world.saw == ["a", "b"]
 
 
 # --- a server that does not end ---

@@ -432,7 +432,7 @@ def with_codex(world: World, monkeypatch: pytest.MonkeyPatch, prompts: list[str]
         prompts.append(prompt)
         return codex_reviewed(LOOK, text=answer(**said))
 
-    monkeypatch.setattr(codex, "_run", run)
+    monkeypatch.setattr(codex, "in_jail", run)
     pull = world.pull(1)
     return world.real_reviewer().review(pull, world.forge.source(pull), stop=threading.Event())
 

@@ -60,10 +60,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Effective:
-    """What a review is asked, and what of it travels with the review. `files` are those to be reviewed."""
+    """What a review is asked, and what of it travels with the review. `files` are those to be reviewed;
+    `left_out` are those that its patterns leave out, `generated` those of them that it says are made by a program."""
 
     files: tuple[File, ...]
     left_out: tuple[File, ...]
+    generated: tuple[File, ...]
     rules: tuple[Rule, ...]
     configuration: Configuration
 
@@ -72,6 +74,7 @@ class _Config(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
     block_priority: Literal["P0", "P1", "P2", "P3"] | None = None
     exclude: list[str] = Field(default=[], max_length=MAX_PATTERNS)
+    generated: list[str] = Field(default=[], max_length=MAX_PATTERNS)
     rules: str = ""
 
     @field_validator("block_priority", mode="before")
@@ -113,7 +116,8 @@ def effective(found: Mapping[str, Found], files: Sequence[File], block_priority:
     """
     notes = [f"{unseen} more directories were not looked into for an {AGENTS}."] if unseen else []
     config = _config(found.get(CONFIG), notes)
-    spec = GitIgnoreSpec.from_lines(config.exclude)
+    patterns = [*config.exclude, *config.generated]
+    spec, made = GitIgnoreSpec.from_lines(patterns), GitIgnoreSpec.from_lines(config.generated)
     kept: list[File] = []
     out: list[File] = []
     for file in files:
@@ -124,14 +128,15 @@ def effective(found: Mapping[str, Found], files: Sequence[File], block_priority:
         block_priority = int(config.block_priority[1])
     told = Configuration(
         block_priority=block_priority,
-        exclude=tuple(config.exclude),
+        exclude=tuple(patterns),
         files_excluded=len(out),
         excluded=tuple(file.path for file in out[:MAX_NAMED]),
         rules=tuple(dict.fromkeys(rule.source for rule in rules)),
-        digest=_digest(block_priority, config.exclude, rules),
+        digest=_digest(block_priority, patterns, rules),
         changed=changed(files),
     )
-    return Effective(tuple(kept), tuple(out), rules, replace(told, notes=tuple(notes)))
+    generated = tuple(file for file in out if _is_out(file, made))
+    return Effective(tuple(kept), tuple(out), generated, rules, replace(told, notes=tuple(notes)))
 
 
 def left_out_by(exclude: Sequence[str], path: str) -> bool:
@@ -183,12 +188,12 @@ def _config(found: Found | None, notes: list[str]) -> _Config:
 def _parsed(text: str) -> _Config:
     """Raises ValueError (of TOML, of a value, of a pattern) and re.error (of a pattern)."""
     config = _Config.model_validate(tomllib.loads(text))
-    for pattern in config.exclude:
+    for name, pattern in [*(("exclude", it) for it in config.exclude), *(("generated", it) for it in config.generated)]:
         if not 0 < len(pattern) <= MAX_PATTERN or not pattern.isprintable():
-            raise ValueError(f"exclude: allowed are patterns of 1 to {MAX_PATTERN} printable characters")
+            raise ValueError(f"{name}: allowed are patterns of 1 to {MAX_PATTERN} printable characters")
         parts = pattern.split("/")
         if parts.count("**") > MAX_STARS or any(part.count("*") > MAX_STARS for part in parts):
-            raise ValueError(f"exclude: allowed are {MAX_STARS} times * between two /, and {MAX_STARS} times **")
+            raise ValueError(f"{name}: allowed are {MAX_STARS} times * between two /, and {MAX_STARS} times **")
         GitIgnoreSpec.from_lines([pattern])
     return config
 

@@ -17,13 +17,15 @@ MAX_ANSWER = 20_000
 
 @dataclass(frozen=True)
 class File:
-    """One changed file; `added` and `deleted` are lines, None for a binary one."""
+    """One changed file; `added` and `deleted` are lines, None for a binary one. `trimmed_to`: so many bytes of its diff
+    are to be read, 0 for all."""
 
     path: str
     status: str
     added: int | None
     deleted: int | None
     old_path: str | None = None
+    trimmed_to: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,12 @@ def review_prompt(
     rules: Sequence[Rule] = (),
     exclude: Sequence[str] = (),
     excluded: int = 0,
+    part: tuple[int, int] = (1, 1),
 ) -> str:
     """The prompt for one review; `files` are those between merge base and head that are to be reviewed.
 
-    `rules` are the base branch's; `excluded` files more are left out by its patterns `exclude`.
+    `rules` are the base branch's; `excluded` files more are left out by its patterns `exclude`. `part` is
+    which of how many passes this is, each over other files of one change.
     """
     return "\n".join(
         [
@@ -91,6 +95,7 @@ def review_prompt(
             "",
             f"## Changed files: {len(files)}",
             *_listed(files),
+            *_part(*part),
             *_left_out(exclude, excluded),
             "",
             "Answer with one JSON object of this schema and nothing else:",
@@ -139,6 +144,15 @@ def _left_out(exclude: Sequence[str], excluded: int) -> list[str]:
     return [f"({excluded} more are left out by the repository's own rules, report nothing there: {patterns})"]
 
 
+def _part(at: int, of: int) -> list[str]:
+    if of == 1:
+        return []
+    return [
+        f"(The change is large: this is pass {at} of {of}. Review the files listed here, with `git diff … -- PATH`; the"
+        " others are reviewed in passes of their own. You may read everything.)"
+    ]
+
+
 def _quoted(name: str, text: str) -> str:
     """As a JSON string: whatever the author wrote stays inside its quotes."""
     cut = text[:MAX_TEXT] + (f" … ({len(text) - MAX_TEXT} more characters)" if len(text) > MAX_TEXT else "")
@@ -154,4 +168,5 @@ def _json(text: str) -> str:
 def _line(file: File) -> str:
     size = "binary" if file.added is None else f"+{file.added} -{file.deleted}"
     renamed = f" (from {_json(file.old_path)})" if file.old_path else ""
-    return f"- {file.status} {_json(file.path)} {size}{renamed}"
+    trimmed = f" (its diff is large: read only the first {file.trimmed_to} bytes)" if file.trimmed_to else ""
+    return f"- {file.status} {_json(file.path)} {size}{renamed}{trimmed}"

@@ -1,10 +1,11 @@
 """A review as Markdown: what people read on the forge and on the terminal (DESIGN section 2, scenario 7)."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 
-from appliance.core.findings import Configuration, Finding, Review
+from appliance.core.findings import Configuration, Coverage, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Marker
 from appliance.core.suggestions import as_code
@@ -14,6 +15,7 @@ MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
 MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
 MAX_NAMED = 10
+MAX_UNSEEN = 50  # files that the comment names as not reviewed; JSON has all
 _GAP = "\n\n"
 Permalink = Callable[[str, int, int], str | None]
 
@@ -131,12 +133,49 @@ def _conclusion(review: Review) -> list[str]:
     return [
         f"**Verdict: {review.result.verdict}**\n\n{_text(review.result.reasoning)}",
         f"**Evidence**: {', '.join(looked)}.",
+        *_coverage(review),
         *([f"<details><summary>Commands</summary>\n\n{commands}\n\n</details>"] if commands else []),
         *_rules(review.configuration),
         f"**Limits**\n\n{_limits(review) or 'none named'}",
         f"<sub>{inert(review.model, one_line=True)} · {usage.input_tokens:,} tokens in"
         f" ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out · {review.seconds:.0f} s</sub>",
     ]
+
+
+_KINDS = {
+    "rule": "by the base branch's rules",
+    "generated": "generated, as the base branch says",
+    "binary": "binary",
+    "lfs": "LFS pointer",
+    "submodule": "submodule",
+    "too-large": "not checked out",
+    "not-looked-at": "not looked at",
+}
+
+
+def _coverage(review: Review) -> list[str]:
+    """How many files were reviewed, trimmed and left out, and which."""
+    told = review.coverage
+    if told == Coverage():  # of a version that did not count them
+        return []
+    kinds = Counter(_KINDS.get(one.kind, one.kind) for one in told.left_out)
+    parts = [
+        f"{_count(told.reviewed, 'file')} reviewed",
+        *([f"{len(told.trimmed)} of them trimmed"] if told.trimmed else []),
+        *([f"{len(told.left_out)} left out ({_counts(kinds)})"] if told.left_out else []),
+    ]
+    passes = f" in {told.passes} passes" if told.passes > 1 else ""
+    lines = [f"- {code(one.path)}: {inert(one.why, one_line=True)}" for one in (*told.trimmed, *told.left_out)]
+    more = [f"- and {len(lines) - MAX_UNSEEN} more"] if len(lines) > MAX_UNSEEN else []
+    named = "\n".join([*lines[:MAX_UNSEEN], *more])
+    return [
+        f"**Coverage**: {', '.join(parts)}{passes}.",
+        *([f"<details><summary>Not, or not wholly, reviewed</summary>\n\n{named}\n\n</details>"] if lines else []),
+    ]
+
+
+def _counts(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _rules(held: Configuration) -> list[str]:
@@ -197,5 +236,11 @@ def as_json(review: Review, gate: Gate) -> dict[str, object]:
             "digest": held.digest,
             "changed_instructions": list(held.changed),
             "notes": list(held.notes),
+        },
+        "coverage": {
+            "reviewed": review.coverage.reviewed,
+            "passes": review.coverage.passes,
+            "trimmed": [asdict(one) for one in review.coverage.trimmed],
+            "left_out": [asdict(one) for one in review.coverage.left_out],
         },
     }

@@ -113,6 +113,9 @@ def gate_of(review: Review, block_priority: int) -> Gate:
     if left_out := review.evidence.files_left_out:
         noun = "file" if left_out == 1 else "files"
         return Gate("error", f"{left_out} changed {noun} could not be shown to the reviewer")
+    if trimmed := len(review.coverage.trimmed):
+        noun = "file is" if trimmed == 1 else "files are"
+        return Gate("error", f"{trimmed} changed {noun} too large to be reviewed whole; exclude or split")
     if review.result.verdict == "inconclusive":
         return Gate("error", "the review is inconclusive")
     if review.result.verdict == "incorrect" and not findings:

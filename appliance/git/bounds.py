@@ -4,7 +4,7 @@ The bounds hold for what the pull request brings. What its base has is the repos
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import SIGSEGV
 
@@ -30,6 +30,8 @@ MAX_TREE_PATH_BYTES = 8192  # so that git itself, which goes down by recursion, 
 
 # Git checks none of them out (verify_path in read-cache.c), and other commands take such a path for another one.
 REFUSED_NAMES = frozenset({b"", b".", b"..", b".git"})
+
+LINE_BYTES = 200  # of a changed line with those around it, where nobody counted
 
 LINK, SUBMODULE = "120000", "160000"
 
@@ -78,6 +80,26 @@ def left_out(git_dir: Path, files: Sequence[ChangedFile]) -> tuple[LeftOut, ...]
     if total > MAX_CHANGE_BYTES:
         raise too_large(f"the changed files have more than {MAX_CHANGE_BYTES // 1024**3} GiB")
     return tuple(found)
+
+
+def sizes(git_dir: Path, files: Sequence[ChangedFile]) -> dict[str, int]:
+    """About how many bytes the diff of each file has, by path: of what is new or gone its size, of what was changed no
+    more than both versions. None of a binary file's is shown. Raises GitError."""
+    text = [file for file in files if file.added is not None and file.mode != SUBMODULE]
+    new = [file for file in text if file.status != "D"]
+    old = [
+        replace(file, blob=file.old_blob)
+        for file in text
+        if file.status != "A" and file.old_blob and file.old_mode != SUBMODULE
+    ]
+    new_size = dict(zip((file.path for file in new), _sizes(git_dir, new), strict=True))
+    old_size = dict(zip((file.path for file in old), _sizes(git_dir, old), strict=True))
+    found = {}
+    for file in text:
+        lines = (file.added or 0) + (file.deleted or 0)
+        both = new_size.get(file.path, 0) + old_size.get(file.path, 0)
+        found[file.path] = both if file.status in "AD" else min(both, max(lines * LINE_BYTES, 0))
+    return found
 
 
 def too_large(sentence: str) -> GitError:

@@ -130,6 +130,13 @@ class Mirror:
         """The hunks of these files; what cannot be read has none. Raises GitError."""
         return hunks.diff(self.path, files)
 
+    def sizes(self, files: Sequence[ChangedFile]) -> dict[str, int]:
+        """How large the diffs of `files` are (`bounds.sizes`). Raises GitError."""
+        try:
+            return bounds.sizes(self.path, files)
+        except GitError as error:
+            raise self._suspect(error) from error.__cause__
+
     def read(self, commit: str, path: str, *, limit: int) -> bytes | None:
         """The first `limit` bytes of a regular file at `commit`, or None if there is none (a symlink is none)."""
         entry = self.entries(commit, [path]).get(path)

@@ -1,0 +1,97 @@
+"""What of a change is reviewed, in which passes, and what is named as not looked at. Pure: sizes are given."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from appliance.core.findings import Coverage, NotSeen
+from appliance.core.prompt import File
+
+TRIMMED_SHARE = 4  # of a pass's budget is read of a file that is larger than the whole budget
+_TEST_PARTS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testing"})
+_AFFIX = re.compile(r"^(?:test[_-])|(?:[._-](?:test|tests|spec|unittest))+$|(?<=[a-z0-9])(?:Tests?|Spec|IT)$")
+_ANY_NAME = frozenset({"index", "main", "mod", "lib", "__init__", "readme", "init", "setup", "package", "conftest"})
+NOT_LOOKED_AT = "not-looked-at"
+MAX_TOGETHER = 12  # files of one name; more of them have nothing else in common
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`portions` are the files of each pass, in order; `unseen` are those for which there was no pass left."""
+
+    portions: tuple[tuple[File, ...], ...]
+    trimmed: tuple[File, ...] = ()
+    unseen: tuple[File, ...] = ()
+
+
+def passes(files: Sequence[File], sizes: Mapping[str, int], budget: int, most: int) -> Plan:
+    """Share `files` out among at most `most` passes of `budget` bytes of diff each.
+
+    `sizes` tells by path how many bytes the diff of a file has. Files that belong together (a source and its tests,
+    then those of one directory) come into one pass where they fit. A file that is larger than a whole pass is trimmed:
+    it is named, and its first part is read.
+    """
+    trimmed = tuple(replace(file, trimmed_to=budget) for file in files if sizes.get(file.path, 0) > budget)
+    large = {file.path: file for file in trimmed}
+    portions: list[list[File]] = []
+    rooms: list[int] = []
+    unseen: list[File] = []
+    for group in _together(files):
+        weights = [budget // TRIMMED_SHARE if file.path in large else sizes.get(file.path, 0) for file in group]
+        whole = sum(weights) <= budget
+        parts = (
+            [(group, sum(weights))] if whole else [([file], size) for file, size in zip(group, weights, strict=True)]
+        )
+        for part, weight in parts:
+            shown = [large.get(file.path, file) for file in part]
+            at = next((at for at in reversed(range(len(rooms))) if rooms[at] >= weight), None)
+            if at is not None:
+                portions[at] += shown
+                rooms[at] -= weight
+            elif len(portions) < most:
+                portions.append(shown)
+                rooms.append(budget - weight)
+            else:
+                unseen += part
+    gone = {file.path for file in unseen}
+    return Plan(tuple(map(tuple, portions)), tuple(file for file in trimmed if file.path not in gone), tuple(unseen))
+
+
+def _together(files: Sequence[File]) -> list[list[File]]:
+    """Groups of files in the order of their first one; directories that are near each other stand near."""
+    groups: dict[tuple[str, ...], list[File]] = {}
+    for file in files:
+        path = PurePosixPath(file.path)
+        name = _AFFIX.sub("", path.name.split(".")[0] if path.suffix else path.name).casefold()
+        for _ in range(2):
+            name = _AFFIX.sub("", name)
+        alone = len(name) < 3 or name in _ANY_NAME
+        key: tuple[str, ...] = (str(path.parent), name) if alone else (name,)
+        if len(groups.get(key, ())) >= MAX_TOGETHER:
+            key = (str(path.parent), name, str(len(groups)))
+        groups.setdefault(key, []).append(file)
+    return sorted(groups.values(), key=lambda group: _place(group[0].path))
+
+
+def _place(path: str) -> tuple[str, ...]:
+    return tuple(part for part in PurePosixPath(path).parent.parts if part.casefold() not in _TEST_PARTS)
+
+
+def covered(files: Sequence[File], plan: Plan, budget: int, left_out: Sequence[NotSeen]) -> Coverage:
+    """What the review names: `files` are those to be reviewed, `left_out` what nobody was to look at or could."""
+    read = f"only the first {_size(budget)} of its diff"
+    out = {one.path for one in left_out} | {file.path for file in plan.unseen}
+    return Coverage(
+        reviewed=sum(file.path not in out for file in files),
+        trimmed=tuple(NotSeen(file.path, "trimmed", read) for file in plan.trimmed),
+        left_out=(
+            *left_out,
+            *(NotSeen(file.path, NOT_LOOKED_AT, "the change is larger than all passes") for file in plan.unseen),
+        ),
+        passes=max(1, len(plan.portions)),
+    )
+
+
+def _size(size: int) -> str:
+    return f"{size / 1_000_000:.3g} MB" if size >= 100_000 else f"{size / 1000:.3g} kB"

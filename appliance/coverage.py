@@ -1,0 +1,39 @@
+"""Which of the changed files nobody can read as they are, and why."""
+
+from collections.abc import Sequence
+
+from appliance.core.findings import NotSeen
+from appliance.core.instructions import Effective
+from appliance.git import LeftOut, Mirror
+from appliance.git.bounds import SUBMODULE
+from appliance.git.changes import ChangedFile
+from appliance.git.mirror import Entry
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\n"
+POINTER_LINES = 4  # at most; three, and one more for each extension
+MAX_POINTERS = 200  # files that are looked into; more in one change are named as what they are by git: text
+
+
+def unread(
+    mirror: Mirror, changes: Sequence[ChangedFile], held: Effective, left_out: Sequence[LeftOut]
+) -> list[NotSeen]:
+    """What is left out of a review of `changes`: by the base branch's rules, for its kind, or for its size.
+
+    Only the base branch says that a file is generated; what a file says of itself is not looked at. Raises GitError.
+    """
+    found = {file.path: NotSeen(file.path, "rule", "left out by the base branch's rules") for file in held.left_out}
+    found |= {file.path: NotSeen(file.path, "generated", "the base branch says so") for file in held.generated}
+    found |= {one.path: NotSeen(one.path, "too-large", one.why) for one in left_out if one.path not in found}
+    pointers = 0
+    for file in changes:
+        if file.path in found:
+            continue
+        if SUBMODULE in (file.mode, file.old_mode):
+            found[file.path] = NotSeen(file.path, "submodule", "its commit is named, its files are not here")
+        elif file.added is None:
+            found[file.path] = NotSeen(file.path, "binary", "binary")
+        elif file.status != "D" and 0 < file.added <= POINTER_LINES and pointers < MAX_POINTERS:
+            pointers += 1
+            if mirror.content(Entry(file.mode, file.blob, 0)).startswith(POINTER):
+                found[file.path] = NotSeen(file.path, "lfs", "LFS pointer")
+    return list(found.values())
