@@ -25,15 +25,15 @@ def gate_check(only: str, listing: bool, fast: bool, as_json: bool) -> None:
         for row in chosen:
             echo(f"{row.title}\n    {row.injected}")
         return
-    run.silence()
     started = time.monotonic()
-    codex, why = (False, "--fast: recorded events of Codex") if fast else run.codex_works()
     shows = sys.stderr.isatty() and not as_json
-    found = run.tried(
-        chosen,
-        real=codex,
-        progress=lambda one: click.echo(f"\r{one.row.title[:100]:100}", nl=False, err=True) if shows else None,
-    )
+    with run.silence():
+        codex, why = (False, "--fast: recorded events of Codex") if fast else run.codex_works()
+        found = run.tried(
+            chosen,
+            real=codex,
+            progress=lambda one: click.echo(f"\r{one.row.title[:100]:100}", nl=False, err=True) if shows else None,
+        )
     if shows:
         click.echo(f"\r{'':100}\r", nl=False, err=True)
     report = run.Report(tuple(found), codex, why, time.monotonic() - started)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,17 @@ def _once(stage: Stage, happens: Sequence[str]) -> Callable[[], None]:
     return asked
 
 
-def silence() -> None:
+@contextmanager
+def silence() -> Iterator[None]:
     """What the product logs of faults that were made on purpose would bury what they came to."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+        logging.disable(logging.NOTSET)
 
 
 def codex_works() -> tuple[bool, str]:
