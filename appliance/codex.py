@@ -3,15 +3,16 @@
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
 from appliance import bounds, codex_config, facts, jail, process
+from appliance.core.earlier import History, Since
 from appliance.core.ending import Invalid, Run, judge
 from appliance.core.events import Stream
 from appliance.core.faults import Fault, beside, cured
@@ -78,6 +79,8 @@ class Job:
     exclude: Sequence[str] = ()
     excluded: int = 0
     part: tuple[int, int] = (1, 1)
+    history: History = field(default_factory=History)
+    since: Mapping[str, Since] = field(default_factory=dict)
 
 
 Progress = Callable[[str], None]
@@ -115,7 +118,8 @@ def review(
     started = time.monotonic()
     counted = facts.counters()
     meter = meter or Meter(budgets, deadline=started + timeout)
-    prompt = review_prompt(job.pull, job.merge_base, job.files, job.rules, job.exclude, job.excluded, job.part)
+    rules = (job.rules, job.exclude, job.excluded, job.part)
+    prompt = review_prompt(job.pull, job.merge_base, job.files, *rules, job.history, job.since)
     ask = run or in_jail
     runs = [ask(job, model, work / "first", prompt, timeout, stop, progress, meter, memory)]
     judged = judge(runs)

@@ -169,7 +169,8 @@ class Delivery:
         if letter.kind != "gate":
             self.store.letter_sent(letter, sent.id, sent.url)
             return
-        stored, _ = desk.review
+        stored, review = desk.review
+        self.store.note_findings(review)
         self.store.delivered(stored.id, stored.comment_id or "", stored.comment_url or "")
         log.info("review.posted", target=stored.target, gate=stored.gate.description, url=stored.comment_url)
 
@@ -271,6 +272,9 @@ class Delivery:
         if of_it:
             mark, found = max(of_it, key=lambda one: one[0].at)
             self.store.learn(pull, mark.identity, mark.gate, found.id, found.url)
+        ours = [mark for mark, _ in read if mark and mark.target == pull.target]
+        if ours:
+            self.store.adopt_marker(max(ours, key=lambda mark: mark.at))
         self.store.set_looked_at(pull)
         return None
 

@@ -154,6 +154,7 @@ def _earlier(found: EarlierFinding) -> EarlierFinding:
         commit=redacted(found.commit),
         evidence=redacted(found.evidence),
         reason=redacted(found.reason),
+        who=redacted(found.who),
     )
 
 

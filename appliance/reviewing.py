@@ -10,8 +10,9 @@ from typing import Protocol
 
 import structlog
 
-from appliance import codex, instructions, redaction
+from appliance import codex, instructions, redaction, rereview
 from appliance.core.coverage import NOT_LOOKED_AT, covered, passes
+from appliance.core.earlier import settle
 from appliance.core.faults import Fault
 from appliance.core.findings import Configuration, Coverage, Evidence, NotSeen, Result, Review
 from appliance.core.instructions import CONFIG, Effective
@@ -48,9 +49,9 @@ class Work(Protocol):
 @dataclass(frozen=True)
 class Reviewer:
     """What a review needs beside the pull request. `probe` examines the sandbox; `block_priority` holds where the base
-    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take;
-    a diff of more than `diff_budget` bytes is read in up to `max_passes`.
-    `run` does one round of it, Codex in its jail if none is given."""
+    branch says no other. `timeout` in seconds and `memory` in bytes (None: any) are what one may take; a diff of more
+    than `diff_budget` bytes is read in up to `max_passes`. `history` is of earlier heads. `run` does one round of it,
+    Codex in its jail if none is given."""
 
     mirrors: Mirrors
     slots: Slots
@@ -64,6 +65,7 @@ class Reviewer:
     diff_budget: int = DIFF_BUDGET
     max_passes: int = MAX_PASSES
     run: codex.Runner | None = None
+    history: rereview.Histories = rereview.no_history
 
     def review(
         self,
@@ -131,6 +133,8 @@ class Reviewer:
         ):
             self.work.reserve(work)
             count = len(held.files)
+            history = self.history(pull)
+            since = rereview.since(mirror, history, pull.head_sha, merge_base)
             progress(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}")
             plan = passes(held.files, mirror.sizes(changes), self.diff_budget, self.max_passes)
             many = len(plan.portions)
@@ -146,6 +150,8 @@ class Reviewer:
                         held.configuration.exclude,
                         held.configuration.files_excluded,
                         part=(at, many),
+                        history=history,
+                        since=since,
                     )
                     for at, portion in enumerate(plan.portions, 1)
                 ],
@@ -164,6 +170,9 @@ class Reviewer:
             ending = _with_limits(ending, [each for each in left_out if each.path in reviewable])
             ending = _covered(ending, covered(held.files, plan, self.diff_budget, unseen))
             ending = redaction.ending(_held_to(ending, held.configuration))
+            if ending.review is not None:
+                settled = settle(ending.review, history, since, self.block_priority)
+                ending = redaction.ending(replace(ending, review=settled))
             if ending.review is not None:
                 keep(ending.review, work)
             return ending

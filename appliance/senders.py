@@ -15,7 +15,7 @@ from appliance.core.marker import Marker, Tag
 from appliance.core.outbox import Letter
 from appliance.core.pulls import Pull
 from appliance.core.report import comment as render
-from appliance.core.report import marker_findings
+from appliance.core.report import marker_findings, marker_fingerprints
 from appliance.core.verdict import Gate, blocking, blocks_at
 from appliance.forge import Comment, ForgeError, InlineComment, Thread, ThreadComment
 from appliance.protocols import Forge
@@ -177,6 +177,7 @@ def summary(desk: Desk, earlier: Marker | None) -> str:
         at=stored.created_at,
         findings=marker_findings(review.result.findings, markers.MAX_FINDINGS),
         digest=review.configuration.digest,
+        fingerprints=marker_fingerprints(review.result.findings, markers.MAX_FINDINGS),
     )
     on_lines = desk.store.letter_sent_as(key_of(stored.id, "inline"))
     return render(

@@ -136,6 +136,8 @@ findings = sa.Table(
     sa.Column("commit", sa.Text, nullable=False, server_default=""),
     sa.Column("evidence", sa.Text, nullable=False, server_default=""),
     sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("who", sa.Text, nullable=False, server_default=""),
+    sa.Column("finding", sa.Text, nullable=False, server_default=""),
     sa.Column("thread_id", sa.Text, nullable=False, server_default=""),
     sa.Column("comment_id", sa.Text, nullable=False, server_default=""),
     sa.Column("updated_at", sa.Float, nullable=False),

@@ -161,6 +161,7 @@ class Appliance:
             diff_budget=self.settings.diff_budget,
             max_passes=self.settings.max_passes,
             memory=bounds.share(memory_limit(), self.settings.reviews_at_once),
+            history=self.store.earlier_heads,
         )
 
     @property

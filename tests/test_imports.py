@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("publishing", "memory", "checks", "slash"),
     ("delivery", "senders"),
     ("reviewing", "keeping", "standing"),
-    ("instructions", "placing", "coverage",),
+    ("instructions", "placing", "coverage", "rereview"),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),
     ("store", "forge", "git", "gate", "meter", "keys", "login", "login_made", "protocols", "tables", "migrations",
      "settings", "health", "workdir", "flock", "owner", "facts", "bounds", "calls", "codex_config", "progress"),

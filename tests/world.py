@@ -209,6 +209,7 @@ class World:
             model=codex.Model("m", "high", Upstream("http://127.0.0.1:1/v1")),
             probe=lambda: None,
             timeout=60,
+            history=self.store.earlier_heads,
         )
 
     def cycle(self, reviewer: Reviewer | None = None) -> Cycle:

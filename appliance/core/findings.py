@@ -28,7 +28,8 @@ class Finding:
     head, or in the merge base if `side` is "LEFT" (what was deleted). `suggestion` is what these lines should be
     instead. `fingerprint` is the same for the same defect in another head, "" while it is not known. `advisory`: it is
     shown and does not block. `anchor` is where it stands in the diff, None if the diff shows nothing of its lines.
-    `committable`: `suggestion` fits there, and can be offered as a change.
+    `committable`: `suggestion` fits there, and can be offered as a change. `carried`: it is an earlier one that is open
+    still and was not reported again; its text is the old one, and so are its lines if it is not known where they are.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Finding:
     advisory: bool = False
     anchor: InlineAnchor | None = None
     committable: bool = False
+    carried: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class EarlierFinding:
     """A finding of an earlier head, and what became of it.
 
     `id` is what the reviewer is told to name it by, `head_sha` where it was last reported. `state` is "open" until an
-    answer with evidence says otherwise; "dismissed" is what people with write access decided, for `reason`.
+    answer with evidence says otherwise; "dismissed" is what `who`, with write access, decided, for `reason`.
+    `reported`: the reviewer reported it again.
     """
 
     id: str
@@ -77,6 +80,8 @@ class EarlierFinding:
     commit: str = ""
     evidence: str = ""
     reason: str = ""
+    who: str = ""
+    reported: bool = False
 
 
 @dataclass(frozen=True)

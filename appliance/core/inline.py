@@ -6,7 +6,7 @@ from typing import Literal
 from appliance.core.findings import Finding, Review
 from appliance.core.inert import inert
 from appliance.core.pulls import Pull
-from appliance.core.report import cut
+from appliance.core.report import cut, marks
 from appliance.core.suggestions import block
 from appliance.core.verdict import Gate
 
@@ -41,7 +41,8 @@ def event_of(review: Review, gate: Gate, pull: Pull, me: str, setting: ReviewEve
 
 def text(finding: Finding, blocks: bool) -> str:
     """The comment on a line, without its tag."""
-    head = f"**[P{finding.priority}] {inert(finding.title, one_line=True)}**{' · blocks' if blocks else ''}"
+    head = f"**[P{finding.priority}] {inert(finding.title, one_line=True)}**"
+    head += f"{' · blocks' if blocks else ''}{marks(finding)}"
     suggested = block(finding)
     said = cut(f"{head}\n\n{inert(finding.body)}", MAX_INLINE_TEXT - len(suggested))
     return f"{said}\n\n{suggested}" if suggested else said

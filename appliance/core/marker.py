@@ -26,7 +26,7 @@ class Marker:
     """What one comment reviewed. `findings` are (priority, path, title), at most MAX_FINDINGS.
 
     `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another. `digest` is
-    of what held for it; the first version did not say.
+    of what held for it; the first version did not say. `fingerprints` are those of the findings, in their order.
     """
 
     target: str
@@ -39,6 +39,7 @@ class Marker:
     at: float
     findings: tuple[tuple[int, str, str], ...] = ()
     digest: str = ""
+    fingerprints: tuple[str, ...] = ()
 
     @property
     def gate(self) -> Gate:
@@ -56,7 +57,8 @@ class Marker:
 def render(marker: Marker, key: bytes) -> str:
     """The marker as a comment of HTML, at most about MAX_PAYLOAD characters: the last findings give way."""
     while len(payload := _encode(marker)) > MAX_PAYLOAD and marker.findings:
-        marker = replace(marker, findings=marker.findings[: len(marker.findings) // 2])
+        half = len(marker.findings) // 2
+        marker = replace(marker, findings=marker.findings[:half], fingerprints=marker.fingerprints[:half])
     return f"<!-- review-appliance:v1 {payload} {_sign(payload, key)} -->"
 
 
@@ -81,6 +83,7 @@ def _decode(payload: str) -> Marker | None:
         fields = json.loads(base64.urlsafe_b64decode(payload))
         fields["at"] = float(fields["at"])
         fields["findings"] = tuple((int(p), str(path), str(title)) for p, path, title in fields["findings"])
+        fields["fingerprints"] = tuple(str(each) for each in fields.get("fingerprints", ()))
         marker = Marker(**fields)
     except (ValueError, TypeError, KeyError, binascii.Error):
         return None  # signed by us, but of a version that we no longer read

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 
-from appliance.core.findings import Configuration, Coverage, Finding, Review
+from appliance.core.findings import Configuration, Coverage, EarlierFinding, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Marker
 from appliance.core.suggestions import as_code
@@ -86,6 +86,7 @@ def _on_lines(findings: Sequence[Finding], blockers: Collection[int]) -> list[st
     lines = [
         f"- [P{finding.priority}] {inert(finding.title, one_line=True)} ({code(_place(finding))})"
         + (" · blocks" if id(finding) in blockers else "")
+        + marks(finding)
         for finding in findings
     ]
     return ["### On lines of the diff\n\n" + "\n".join(lines)] if lines else []
@@ -104,22 +105,46 @@ def _finding(finding: Finding, blocks: bool, permalink: Permalink) -> str:
     where = f"[{place}]({url})" if url else place
     return (
         f"### [P{finding.priority}] {inert(finding.title, one_line=True)}\n\n"
-        f"{where}{' · blocks' if blocks else ''}{' · advisory' if finding.advisory else ''}"
-        f" · confidence {finding.confidence:.2f}\n\n{inert(finding.body)}{f'{_GAP}{suggested}' if suggested else ''}"
+        f"{where}{' · blocks' if blocks else ''}{marks(finding)} · confidence {finding.confidence:.2f}"
+        f"\n\n{inert(finding.body)}{f'{_GAP}{suggested}' if suggested else ''}"
     )
 
 
+def marks(finding: Finding) -> str:
+    """What is to be said of a finding beside its title."""
+    carried = " · carried over, still open" if finding.carried else ""
+    return (" · advisory" if finding.advisory else "") + carried
+
+
 def _earlier(review: Review, earlier: Marker | None) -> list[str]:
+    told = [_became(each) for each in review.earlier]
     if earlier is None:
-        return []
+        return ["### Earlier review\n\n" + "\n".join(told)] if told else []
+    known = {(each.path[:200], each.title[:120]) for each in review.earlier}
     now = {(finding.path, _words(finding.title)) for finding in review.result.findings}
     lines = [
         f"- [P{priority}] {inert(title, one_line=True)} ({code(path)}): "
         + ("reported again" if (path, _words(title)) in now else "not reported any more")
         for priority, path, title in earlier.findings
+        if (path, title) not in known
     ]
+    lines = [*told, *lines]
     head = f"### Earlier review\n\nThis review supersedes the one of head `{earlier.head_sha}`"
     return [head + (". Of its findings:" if lines else ", which had no findings.") + "".join(f"\n{x}" for x in lines)]
+
+
+def _became(each: EarlierFinding) -> str:
+    """What became of one earlier finding; what people and models wrote of it is inert."""
+    became = {
+        "open": "still open, reported again" if each.reported else "still open",
+        "resolved": f"resolved in `{each.commit[:12]}`",
+        "obsolete": "obsolete",
+        "dismissed": f"dismissed by {code(each.who)}",
+    }[each.state]
+    why = inert(each.reason if each.state == "dismissed" else each.evidence, one_line=True)
+    name = f"{each.id} " if each.id else ""
+    said = f": {why}" if why else ""
+    return f"- {name}[P{each.priority}] {inert(each.title, one_line=True)} ({code(each.path)}): {became}{said}"
 
 
 def _conclusion(review: Review) -> list[str]:
@@ -209,6 +234,11 @@ def marker_findings(findings: Sequence[Finding], at_most: int) -> tuple[tuple[in
     return tuple((finding.priority, finding.path[:200], finding.title[:120]) for finding in worst)
 
 
+def marker_fingerprints(findings: Sequence[Finding], at_most: int) -> tuple[str, ...]:
+    """Those of `marker_findings`, in the same order."""
+    return tuple(finding.fingerprint for finding in sorted(findings, key=lambda one: one.priority)[:at_most])
+
+
 def as_json(review: Review, gate: Gate) -> dict[str, object]:
     """The documented JSON of `review --format json` (docs/json.md); names are never changed, only added to."""
     held = review.configuration
@@ -224,6 +254,7 @@ def as_json(review: Review, gate: Gate) -> dict[str, object]:
         "summary": review.result.summary,
         "reasoning": review.result.reasoning,
         "limits": review.result.limits,
+        "earlier": [asdict(each) for each in review.earlier],
         "usage": asdict(review.usage),
         "seconds": round(review.seconds, 3),
         "model": review.model,

@@ -118,7 +118,9 @@ def gate_of(review: Review, block_priority: int) -> Gate:
         return Gate("error", f"{trimmed} changed {noun} too large to be reviewed whole; exclude or split")
     if review.result.verdict == "inconclusive":
         return Gate("error", "the review is inconclusive")
-    if review.result.verdict == "incorrect" and not findings:
+    dismissed = [each for each in review.earlier if each.state == "dismissed"]
+    if review.result.verdict == "incorrect" and not findings and not any(each.reported for each in dismissed):
         return Gate("failure", "verdict incorrect, without a finding")
-    notes = f" ({len(findings)} note{'s' if len(findings) > 1 else ''})" if findings else ""
-    return Gate("success", f"no blocking findings{notes}")
+    notes = [f"{len(findings)} note{'s' if len(findings) > 1 else ''}"] if findings else []
+    notes += [f"{len(dismissed)} dismissed"] if dismissed else []
+    return Gate("success", f"no blocking findings ({', '.join(notes)})" if notes else "no blocking findings")

@@ -101,6 +101,11 @@ class Mirror:
         completed = self._git(["rev-list", "--count", f"{check_sha(before)}..{check_sha(now)}"], check=False)
         return int(completed.out) if completed.ok else None
 
+    def commits(self, before: str, now: str, *, limit: int) -> tuple[str, ...]:
+        """The newest `limit` commits that `now` has and `before` has not, the newest first. Raises GitError."""
+        args = ["rev-list", f"--max-count={limit}", f"{check_sha(before)}..{check_sha(now)}", "--"]
+        return tuple(self._git(args).out.split())
+
     def changed_files(self, base: str, head: str) -> tuple[ChangedFile, ...]:
         """The files that differ from `base` to `head`, in git's order; renames as renames. Raises GitError.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from appliance.store.answers import Answers
 from appliance.store.bases import Bases
 from appliance.store.commands import Commands
+from appliance.store.findings import Findings
 from appliance.store.gates import Gates
 from appliance.store.history import History, Past
 from appliance.store.notes import Notes
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-class Store(History, Answers, Commands, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending):
+class Store(History, Answers, Commands, Pulls, Readiness, Bases, Gates, Outbox, Notes, Spending, Findings):
     """All of it; open with `open_store`."""
 
 

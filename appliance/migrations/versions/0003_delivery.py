@@ -87,6 +87,8 @@ def upgrade() -> None:
         sa.Column("commit", sa.Text(), server_default="", nullable=False),
         sa.Column("evidence", sa.Text(), server_default="", nullable=False),
         sa.Column("reason", sa.Text(), server_default="", nullable=False),
+        sa.Column("who", sa.Text(), server_default="", nullable=False),
+        sa.Column("finding", sa.Text(), server_default="", nullable=False),
         sa.Column("thread_id", sa.Text(), server_default="", nullable=False),
         sa.Column("comment_id", sa.Text(), server_default="", nullable=False),
         sa.Column("updated_at", sa.Float(), nullable=False),

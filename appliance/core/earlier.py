@@ -1,0 +1,244 @@
+"""What became of the findings of earlier heads. Unknown is not "resolved": what nobody has shown to be gone is open."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from appliance.core.diff import Diff
+from appliance.core.findings import EarlierAnswer, EarlierFinding, Finding, Review
+from appliance.core.moved import now_at, unchanged
+from appliance.core.verdict import blocks_at
+
+MAX_ASKED = 50  # of one review; those beyond stay open
+MAX_SAID = 1000  # characters of what is said of one
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+State = Literal["open", "resolved", "obsolete", "dismissed"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A finding of an earlier head. `head_sha` is where it was last reported, `first_head` where it was first."""
+
+    finding: Finding
+    state: State
+    head_sha: str
+    first_head: str = ""
+    commit: str = ""
+    evidence: str = ""
+    reason: str = ""
+    who: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        return self.finding.fingerprint
+
+
+@dataclass(frozen=True)
+class History:
+    """What is known of a pull request's earlier heads.
+
+    `head_sha` is the one that was reviewed last, into the same base branch; empty if there is none. `judged`: that
+    review came to a verdict on all it was shown, by the rules of `digest`; `not_seen` are the paths that it did not, or
+    not wholly, see.
+    """
+
+    known: tuple[Known, ...] = ()
+    head_sha: str = ""
+    judged: bool = False
+    digest: str = ""
+    not_seen: frozenset[str] = frozenset()
+
+    @property
+    def asked(self) -> tuple[tuple[str, Known], ...]:
+        """The open ones, each with the id by which the reviewer names it, the gravest first."""
+        still = [each for each in self.known if each.state == "open"]
+        still.sort(key=lambda each: (each.finding.priority, each.finding.path, each.finding.title, each.fingerprint))
+        return tuple((f"E{number}", each) for number, each in enumerate(still[:MAX_ASKED], 1))
+
+    @property
+    def dismissed(self) -> tuple[Known, ...]:
+        return tuple(each for each in self.known if each.state == "dismissed")
+
+
+@dataclass(frozen=True)
+class Since:
+    """What came after an earlier head.
+
+    `commits` are those of the present head that the earlier one has not; all of the pull request's if it was
+    `rewritten`, so that the earlier head is no ancestor. `diff` leads from the earlier head to this one, None if that
+    cannot be told.
+    """
+
+    commits: tuple[str, ...] = ()
+    rewritten: bool = True
+    diff: Diff | None = None
+
+
+UNKNOWN = Since()
+
+
+def fingerprinted(finding: Finding) -> Finding:
+    """With a fingerprint: where none is known, that of path and title."""
+    if finding.fingerprint:
+        return finding
+    said = hashlib.sha256(f"{finding.path}\0{words(finding.title)}".encode()).hexdigest()
+    return replace(finding, fingerprint=f"t{said[:23]}")
+
+
+def words(title: str) -> str:
+    return " ".join(re.findall(r"\w+", title.casefold()))
+
+
+def settle(review: Review, history: History, since: Mapping[str, Since], block_priority: int) -> Review:
+    """`review` with what became of each earlier finding, by its evidence and by what is known, not by claims.
+
+    Dismissed ones are reported no more. One that is open and blocks stands among the findings, if the reviewer
+    reported it again or not. A new one on lines that did not change since the last review is advisory, unless it
+    breaks for everyone (P0). `since` by earlier head. The findings of the result have fingerprints.
+    """
+    findings, matches = _matched(map(fingerprinted, review.result.findings), history)
+    gone = {each.fingerprint for each in history.dismissed}
+    answers: dict[str, list[EarlierAnswer]] = {}
+    for answer in review.result.earlier:
+        answers.setdefault(answer.id, []).append(answer)
+    ids = {id(known): name for name, known in history.asked}
+    became = []
+    for known in history.known:
+        reported = known.fingerprint in matches
+        if known.state == "dismissed":
+            became.append(_told(known, "", "dismissed", reported=reported))
+        elif known.state == "open":
+            name = ids.get(id(known), "")
+            became.append(_became(known, name, answers.get(name, []) if name else [], reported, since))
+    standing = [finding for finding in findings if finding.fingerprint not in gone]
+    # Asked again about the same head, or by other rules, a review may find what it did not look for.
+    alike = history.head_sha != review.head_sha and history.digest == review.configuration.digest
+    last = since.get(history.head_sha, UNKNOWN) if alike else UNKNOWN
+    before = {each.fingerprint: each for each in history.known}
+    standing = [replace(each, advisory=each.advisory or _advisory(each, before, history, last)) for each in standing]
+    opened = {each.fingerprint for each in became if each.state == "open" and not each.reported}
+    blocks = blocks_at(review, block_priority)
+    standing += [
+        _carried(known, since.get(known.head_sha, UNKNOWN))
+        for known in history.known
+        if known.fingerprint in opened and known.finding.priority <= blocks and not known.finding.advisory
+    ]
+    return replace(review, result=replace(review.result, findings=tuple(standing)), earlier=tuple(became))
+
+
+def _matched(findings: Iterable[Finding], history: History) -> tuple[list[Finding], set[str]]:
+    """The findings, and which known ones they are again: by fingerprint, or an open one by path and title, whose code
+    was edited meanwhile and whose fingerprint it then keeps."""
+    found = list(findings)
+    known = {each.fingerprint for each in history.known}
+    matches = {each.fingerprint for each in found} & known
+    by_name = {
+        (each.finding.path, words(each.finding.title)): each.fingerprint
+        for each in reversed(history.known)
+        if each.state == "open" and each.fingerprint not in matches
+    }
+    for index, each in enumerate(found):
+        name = (each.path, words(each.title))
+        if each.fingerprint not in known and name in by_name:
+            found[index] = replace(each, fingerprint=by_name.pop(name))
+            matches.add(found[index].fingerprint)
+    return found, matches
+
+
+def _became(
+    known: Known, name: str, answers: Sequence[EarlierAnswer], reported: bool, since: Mapping[str, Since]
+) -> EarlierFinding:
+    if reported:
+        return _told(known, name, "open", reported=True)
+    if not answers or any(not answer.evidence.strip() for answer in answers):
+        return _told(known, name, "open")
+    states = {answer.state for answer in answers}
+    last = answers[-1]
+    if len(states) > 1 or last.state == "open":
+        return _told(known, name, "open", evidence=last.evidence if len(states) == 1 else "")
+    if last.state == "obsolete":
+        return _told(known, name, "obsolete", evidence=last.evidence)
+    commit = _commit(last.commit, since.get(known.head_sha, UNKNOWN).commits)
+    return _told(known, name, "resolved" if commit else "open", commit=commit, evidence=last.evidence)
+
+
+def _commit(named: str, commits: Sequence[str]) -> str:
+    """The one of `commits` that is named, by the whole of its SHA or the beginning of only one."""
+    said = named.strip().casefold()
+    if not _COMMIT.fullmatch(said):
+        return ""
+    meant = [commit for commit in commits if commit.startswith(said)]
+    return meant[0] if len(meant) == 1 else ""
+
+
+def _told(
+    known: Known, name: str, state: State, *, commit: str = "", evidence: str = "", reported: bool = False
+) -> EarlierFinding:
+    finding = known.finding
+    return EarlierFinding(
+        id=name,
+        fingerprint=known.fingerprint,
+        priority=finding.priority,
+        path=finding.path,
+        title=finding.title,
+        head_sha=known.head_sha,
+        state=state,
+        commit=commit,
+        evidence=" ".join(evidence.split())[:MAX_SAID],
+        reason=known.reason if state == "dismissed" else "",
+        who=known.who if state == "dismissed" else "",
+        reported=reported,
+    )
+
+
+def _advisory(finding: Finding, before: Mapping[str, Known], history: History, last: Since) -> bool:
+    """Whether it is on code that the last review saw as it is now, and is none that blocked before."""
+    known = before.get(finding.fingerprint)
+    if finding.priority == 0 or (known is not None and not known.finding.advisory):
+        return False
+    if last.diff is None or not history.judged or finding.path in history.not_seen or finding.side != "RIGHT":
+        return False
+    return unchanged(last.diff, finding.path, (finding.line_start, finding.line_end))
+
+
+def _carried(known: Known, since: Since) -> Finding:
+    old = replace(known.finding, carried=True, anchor=None, suggestion=None, committable=False)
+    if old.side != "RIGHT" or since.diff is None:
+        return old
+    place = now_at(since.diff, old.path, (old.line_start, old.line_end))
+    return replace(old, path=place[0], line_start=place[1][0], line_end=place[1][1]) if place else old
+
+
+# ---- what people decide afterwards
+
+
+def dismiss(review: Review, known: Known) -> Review:
+    """`review` without a finding that is dismissed for the reason that `known` has."""
+    reported = any(
+        each.fingerprint == known.fingerprint and (each.reported or each.state == "dismissed")
+        for each in review.earlier
+    )
+    left = tuple(each for each in review.result.findings if each.fingerprint != known.fingerprint)
+    reported = reported or any(not each.carried and each not in left for each in review.result.findings)
+    told = _told(known, "", "dismissed", reported=reported)
+    return replace(
+        review,
+        result=replace(review.result, findings=left),
+        earlier=(*(each for each in review.earlier if each.fingerprint != known.fingerprint), told),
+    )
+
+
+def reopen(review: Review, known: Known) -> Review:
+    """`review` with a finding that was dismissed, and is open again."""
+    was = [each for each in review.earlier if each.fingerprint == known.fingerprint and each.state == "dismissed"]
+    if not was:
+        return review
+    told = _told(replace(known, state="open"), "", "open", reported=was[0].reported)
+    findings = (*review.result.findings, replace(known.finding, carried=True, anchor=None, suggestion=None))
+    return replace(
+        review,
+        result=replace(review.result, findings=findings),
+        earlier=(*(each for each in review.earlier if each.fingerprint != known.fingerprint), told),
+    )
