@@ -15,7 +15,8 @@ _PERSON = {
 
 @dataclass(frozen=True)
 class Origin:
-    """`head` is a change on `main`, `pushed` one more on top, `empty` none at all, `advanced` what `main` becomes.
+    """`head` is a change on `main`, `pushed` one more on top, `empty` none at all, `advanced` what `main` becomes,
+    `ruled` the same with rules for reviews.
 
     `release` left `main` one commit earlier, so that `head` is another change towards it.
     """
@@ -28,6 +29,7 @@ class Origin:
     pushed: str
     empty: str
     root: str
+    ruled: str
 
     def merge_base(self, head: str, base_ref: str) -> str:
         return self.root if base_ref == "release" else self.main
@@ -50,7 +52,9 @@ def make(path: Path) -> Origin:
     release = _commit(path, "Release", {"VERSION": "1\n"})
     git(["checkout", "--quiet", "main"], cwd=path, timeout=SECONDS)
     advanced = _commit(path, "Go on", {"NEWS": "More.\n"})
-    return Origin(path, main, release, advanced, head, pushed, empty, root)
+    git(["checkout", "--quiet", "-b", "ruled"], cwd=path, timeout=SECONDS)
+    ruled = _commit(path, "Rules", {"AGENTS.md": "# Code review rules\nSums are whole numbers.\n"})
+    return Origin(path, main, release, advanced, head, pushed, empty, root, ruled)
 
 
 def _commit(path: Path, message: str, files: dict[str, str]) -> str:

@@ -253,6 +253,11 @@ class Stage:
         self.asked_again = self.tick()
         self.parts.store.forget(f"{REPOSITORY}#1")
 
+    def new_rules(self) -> None:
+        """The base branch says something else of its reviews: what the model said before counts no more."""
+        self._change(base=self.origin.ruled)
+        self.asked_again = self.tick()
+
     def chatter(self) -> None:
         with self.github.lock:
             state = self.github.state
@@ -314,6 +319,7 @@ _DOES: dict[str, Callable[[Stage], None]] = {
     "a force-push back": lambda stage: stage._change(head=stage.origin.head),
     "another base": lambda stage: stage._change(base_ref="release", base=stage.origin.release),
     "the base goes on": lambda stage: stage._change(base=stage.origin.advanced),
+    "the rules change": Stage.new_rules,
     "closed": lambda stage: stage._change(state="closed"),
     "open again": lambda stage: stage._change(state="open"),
     "a maintainer comments /review": lambda stage: stage.command("/review"),

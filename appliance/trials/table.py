@@ -279,6 +279,11 @@ def _moves() -> Iterator[Row]:
     )
     yield Row("move:push", "back and forth", before=("a good review", "a push", "a good review", "a force-push back"))
     yield Row("move:push", "and the gate cannot be set", asked=("a push",), faults=(_down("POST", STATUS),))
+    ruled = ("a good review", "the rules change")
+    yield Row("move:rules", "the rules of the base change", before=ruled)
+    yield Row("move:rules", "and now it blocks", before=ruled, script=("P1",))
+    yield Row("move:rules", "and the old gate cannot be taken back", before=ruled, faults=(_down("POST", STATUS),))
+    yield Row("move:rules", "and the database is lost", before=(*ruled, "the database is lost"))
     yield Row(
         "move:base",
         "and the old gate cannot be taken back",
