@@ -18,6 +18,7 @@ from appliance.core.faults import Fault
 from appliance.core.inline import ReviewEvents
 from appliance.core.outbox import REFUSED_DELAY, Abandon, Letter, after
 from appliance.core.pulls import Pull
+from appliance.core.report import CommentMode
 from appliance.core.verdict import MAX_DESCRIPTION, Gate, beside
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
@@ -47,6 +48,8 @@ class Delivery:
     block_priority: int
     standing: Standing
     events: ReviewEvents = "comment"
+    comments: CommentMode = "new"
+    max_rounds: int = 0
     keep: bool = False
     alone: Callable[[], AbstractContextManager[object]] = nullcontext
     pause: Callable[[float], object] = lambda _seconds: None
@@ -132,6 +135,8 @@ class Delivery:
             key=self.key,
             block_priority=self.block_priority,
             events=self.events,
+            comments=self.comments,
+            max_rounds=self.max_rounds,
             show=lambda gate: self.set_gate(forge, now, gate, letter),
             stored=stored,
         )
@@ -267,12 +272,12 @@ class Delivery:
             log.warning("comments.unknown", target=pull.target, error=str(error))
             return fault_of(error)
         after = self.store.again_after(pull.target)
-        read = [(markers.read(found.body, self.key), found) for found in comments]
-        of_it = [(mark, found) for mark, found in read if mark and mark.is_of(pull) and mark.at > after]
+        read = [(mark, found) for found in comments for mark in markers.read_all(found.body, self.key)]
+        of_it = [(mark, found) for mark, found in read if mark.is_of(pull) and mark.at > after]
         if of_it:
             mark, found = max(of_it, key=lambda one: one[0].at)
             self.store.learn(pull, mark.identity, mark.gate, found.id, found.url)
-        ours = [mark for mark, _ in read if mark and mark.target == pull.target]
+        ours = [mark for mark, _ in read if mark.target == pull.target]
         if ours:
             self.store.adopt_marker(max(ours, key=lambda mark: mark.at))
         self.store.set_looked_at(pull)

@@ -10,17 +10,19 @@ from appliance import redaction
 from appliance.core import inline
 from appliance.core import marker as markers
 from appliance.core.findings import Finding, Review
+from appliance.core.inert import inert
 from appliance.core.inline import Event, ReviewEvents
 from appliance.core.marker import Marker, Tag
 from appliance.core.outbox import Letter
 from appliance.core.pulls import Pull
+from appliance.core.report import CommentMode, history_of, marker_findings, marker_fingerprints, to_fold
 from appliance.core.report import comment as render
-from appliance.core.report import marker_findings, marker_fingerprints
 from appliance.core.verdict import Gate, blocking, blocks_at
 from appliance.forge import Comment, ForgeError, InlineComment, Thread, ThreadComment
 from appliance.protocols import Forge
 from appliance.store import Store, StoredReview, key_of
 
+MAX_HISTORY = 20  # older heads that an edited comment keeps
 BARE = "without comments"  # of a pull request review whose comments the forge refused
 
 
@@ -35,7 +37,8 @@ class Sent:
 @dataclass(frozen=True)
 class Desk:
     """What a letter is sent with. `pull` is as it is now; `stored` the letter's review, which still holds. `show` sets
-    the gate, if it is not what the forge shows."""
+    the gate, if it is not what the forge shows. `comments`: one for each head ("new"), or one that is edited; after
+    `max_rounds` reviews of the pull request (0: never) what is less grave is folded."""
 
     forge: Forge
     pull: Pull
@@ -44,12 +47,20 @@ class Desk:
     block_priority: int
     events: ReviewEvents
     show: Callable[[Gate], None]
+    comments: CommentMode = "new"
+    max_rounds: int = 0
     stored: StoredReview | None = None
 
     @property
     def review(self) -> tuple[StoredReview, Review]:
         assert self.stored is not None and self.stored.review is not None, "a letter of this kind has a review"
         return self.stored, redaction.review(self.stored.review)  # an earlier version may have known less of secrets
+
+    def folded(self, review: Review) -> list[Finding]:
+        """Of `review`, what is folded; the very objects of its result."""
+        assert self.stored is not None
+        late = self.max_rounds and self.store.rounds(self.stored) >= self.max_rounds
+        return to_fold(review, self.block_priority) if late else []
 
     def tag(self, kind: str, name: str) -> str:
         return markers.render_tag(Tag(self.pull.target, kind, name), self.key)
@@ -74,7 +85,7 @@ class Kind:
 def _send_inline(desk: Desk, letter: Letter) -> Sent:
     """Nothing if there is nothing to say on lines, and nothing to approve or to refuse."""
     _, review = desk.review
-    found, event = inline.placed(review), _event(desk)
+    found, event = inline.placed(review, desk.folded(review)), _event(desk)
     if _nothing_for_lines(desk):
         return Sent()
     blocks = set(map(id, blocking(review.result.findings, blocks_at(review, desk.block_priority))))
@@ -91,7 +102,7 @@ def _send_inline(desk: Desk, letter: Letter) -> Sent:
 
 def _nothing_for_lines(desk: Desk) -> bool:
     _, review = desk.review
-    return not desk.forge.inline or not (inline.placed(review) or _event(desk) != "COMMENT")
+    return not desk.forge.inline or not (inline.placed(review, desk.folded(review)) or _event(desk) != "COMMENT")
 
 
 def _event(desk: Desk) -> Event:
@@ -142,10 +153,35 @@ def _send_summary(desk: Desk, letter: Letter) -> Sent:
     found = _summary_in(desk, ours)
     if found:  # looked at in any case: what the database does not know may be there
         return found
-    earlier = [mark for _, mark in ours if mark.target == desk.pull.target and not mark.is_of(desk.pull)]
+    mine = [(it, mark) for it, mark in ours if mark.target == desk.pull.target]
+    earlier = [mark for _, mark in mine if not mark.is_of(desk.pull)]
     newest = max(earlier, key=lambda mark: mark.at, default=None)
+    if desk.comments == "edit" and mine:
+        last, _ = max(mine, key=lambda one: one[1].at)
+        try:
+            edited = desk.forge.edit_comment(desk.pull, last.id, summary(desk, newest, _history(desk, last)))
+        except ForgeError as error:
+            if error.cause != "forge-not-found":  # gone meanwhile: then it is written anew
+                raise
+        else:
+            return Sent(edited.id, edited.url)
     posted = desk.forge.post_comment(desk.pull, summary(desk, newest))
+    for it, _ in mine:
+        if it.node_id:
+            desk.store.add_letter(desk.pull.target, "minimize", f"minimize {it.node_id}", {"node": it.node_id})
     return Sent(posted.id, posted.url)
+
+
+def _history(desk: Desk, last: Comment) -> str:
+    """Older heads with their gates and markers, so that a lost database and a head that comes back still know them."""
+    stored, _ = desk.review
+    older = {mark.at: mark for mark in markers.read_all(last.body, desk.key) if mark.target == desk.pull.target}
+    older.pop(stored.created_at, None)
+    lines = []
+    for mark in sorted(older.values(), key=lambda mark: -mark.at)[:MAX_HISTORY]:
+        kept = markers.render(replace(mark, findings=(), fingerprints=()), desk.key)
+        lines.append(f"- `{mark.head_sha}`: {mark.gate_state}, {inert(mark.gate_description, one_line=True)} {kept}")
+    return history_of(lines)
 
 
 def _summary_landed(desk: Desk, letter: Letter) -> Sent | None:
@@ -163,7 +199,7 @@ def _summary_in(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> Sent | No
     return Sent(of_it[0].id, of_it[0].url) if of_it else None
 
 
-def summary(desk: Desk, earlier: Marker | None) -> str:
+def summary(desk: Desk, earlier: Marker | None, history: str = "") -> str:
     """The comment of a stored review, marker included. What stands on lines is only named."""
     stored, review = desk.review
     marker = Marker(
@@ -179,6 +215,7 @@ def summary(desk: Desk, earlier: Marker | None) -> str:
         digest=review.configuration.digest,
         fingerprints=marker_fingerprints(review.result.findings, markers.MAX_FINDINGS),
     )
+    folded = desk.folded(review)
     on_lines = desk.store.letter_sent_as(key_of(stored.id, "inline"))
     return render(
         review,
@@ -187,7 +224,9 @@ def summary(desk: Desk, earlier: Marker | None) -> str:
         lambda path, first, last: desk.forge.permalink(desk.pull, path, first, last),
         markers.render(marker, desk.key),
         earlier,
-        inline.placed(review) if on_lines else (),
+        inline.placed(review, folded) if on_lines else (),
+        folded,
+        history,
     )
 
 

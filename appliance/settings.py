@@ -18,6 +18,7 @@ from appliance import redaction
 from appliance.core import windows
 from appliance.core.inline import ReviewEvents
 from appliance.core.pulls import Policy
+from appliance.core.report import CommentMode
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -235,6 +236,8 @@ class Settings(BaseSettings):
     max_passes: Annotated[Whole, Field(ge=1, le=100)] = _set("APPLIANCE_MAX_PASSES", 4, WHOLE.format(1, 100, 4))
     base_drift: Annotated[Whole, Field(ge=0, le=10**6)] = _set("APPLIANCE_BASE_DRIFT", 0, WHOLE.format(0, 10**6, 20))
     review_event: ReviewEvents = _set("APPLIANCE_REVIEW_EVENT", "comment", "comment, request-changes or approve")
+    comment_mode: CommentMode = _set("APPLIANCE_COMMENT_MODE", "new", "new or edit")
+    max_rounds: Annotated[Whole, Field(ge=0, le=10**6)] = _set("APPLIANCE_MAX_ROUNDS", 5, WHOLE.format(0, 10**6, 5))
     status_context: Annotated[str, AfterValidator(_context)] = _set(
         "APPLIANCE_STATUS_CONTEXT", "codex-review", "1 to 255 characters on one line, such as codex-review"
     )

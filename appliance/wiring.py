@@ -250,6 +250,8 @@ class Appliance:
             self.settings.block_priority_number,
             self.standing,
             events=self.settings.review_event,
+            comments=self.settings.comment_mode,
+            max_rounds=self.settings.max_rounds,
             keep=self.blocked is not None,
             alone=lambda: held(lock, timeout=POSTING_SECONDS, stop=self.stop),
             pause=self.stop.wait,

@@ -17,6 +17,7 @@ from appliance.core.marker import Marker, read
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Policy, Pull
+from appliance.core.report import CommentMode
 from appliance.cycle import Cycle
 from appliance.cycle import Result as CycleResult
 from appliance.delivery import Delivery
@@ -143,6 +144,8 @@ class World:
     block_priority: int = 1
     base_drift: int = 0
     events: ReviewEvents = "comment"
+    comments: CommentMode = "new"
+    max_rounds: int = 0
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
@@ -195,7 +198,9 @@ class World:
 
     @property
     def delivery(self) -> Delivery:
-        return Delivery(self.store, KEY, 1, self.standing, self.events, clock=self.clock)
+        return Delivery(
+            self.store, KEY, 1, self.standing, self.events, self.comments, self.max_rounds, clock=self.clock
+        )
 
     @property
     def keeper(self) -> Keeper:

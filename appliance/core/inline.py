@@ -1,6 +1,7 @@
 """Which findings stand on lines of the diff, with which words, and what a pull request review says as a whole."""
 
 import hashlib
+from collections.abc import Collection
 from typing import Literal
 
 from appliance.core.findings import Finding, Review
@@ -18,10 +19,11 @@ ReviewEvents = Literal["comment", "request-changes", "approve"]
 Event = Literal["COMMENT", "REQUEST_CHANGES", "APPROVE"]
 
 
-def placed(review: Review) -> list[Finding]:
-    """Those that the diff shows, gravest first, at most MAX_INLINE."""
+def placed(review: Review, folded: Collection[Finding] = ()) -> list[Finding]:
+    """Those that the diff shows and that are not `folded`, gravest first, at most MAX_INLINE."""
+    out = set(map(id, folded))
     found = sorted(review.result.findings, key=lambda finding: finding.priority)
-    return [finding for finding in found if finding.anchor is not None][:MAX_INLINE]
+    return [finding for finding in found if finding.anchor is not None and id(finding) not in out][:MAX_INLINE]
 
 
 def event_of(review: Review, gate: Gate, pull: Pull, me: str, setting: ReviewEvents) -> Event:

@@ -74,6 +74,12 @@ def read(body: str, key: bytes) -> Marker | None:
     return None
 
 
+def read_all(body: str, key: bytes) -> list[Marker]:
+    """All of a comment that have our signature, in their order: an edited comment keeps those of older heads."""
+    signed = [it for it, sign in _PATTERN.findall(body) if hmac.compare_digest(sign, _sign(it, key))]
+    return [mark for payload in signed if (mark := _decode(payload))]
+
+
 def _sign(payload: str, key: bytes) -> str:
     return hmac.new(key, payload.encode(), hashlib.sha256).hexdigest()
 

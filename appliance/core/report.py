@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from typing import Literal
 
 from appliance.core.findings import Configuration, Coverage, EarlierFinding, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
@@ -15,8 +16,10 @@ MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
 MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
 MAX_NAMED = 10
+SHOWN_PRIORITY = 1  # what is as grave is shown in every round
 MAX_UNSEEN = 50  # files that the comment names as not reviewed; JSON has all
 _GAP = "\n\n"
+CommentMode = Literal["new", "edit"]
 Permalink = Callable[[str, int, int], str | None]
 
 
@@ -28,16 +31,31 @@ def comment(
     marker: str = "",
     earlier: Marker | None = None,
     inlined: Sequence[Finding] = (),
+    folded: Sequence[Finding] = (),
+    history: str = "",
 ) -> str:
     """The whole comment, at most MAX_COMMENT characters; when it must be cut, verdict and marker stay.
 
     `earlier` is the marker of the review that this one supersedes. `inlined` are findings that stand on lines of the
-    diff: here they are only named, behind the others.
+    diff: here they are only named, behind the others. `folded` ones are shown to who opens them. `history` is of older
+    heads (`history_of`).
     """
-    parts = [*_findings(review, block_priority, permalink, inlined), *_earlier(review, earlier)]
+    parts = [*_findings(review, block_priority, permalink, inlined, folded), *_earlier(review, earlier)]
     top, middle, end = (_GAP.join(part) for part in (_top(review, gate), parts, _conclusion(review)))
-    room = MAX_COMMENT - len(top) - len(end) - len(marker) - 3 * len(_GAP)
-    return _GAP.join(part for part in (top, cut(middle, room), end, marker) if part)
+    room = MAX_COMMENT - len(top) - len(end) - len(marker) - len(history) - 4 * len(_GAP)
+    return _GAP.join(part for part in (top, cut(middle, room), end, history, marker) if part)
+
+
+def history_of(lines: Sequence[str]) -> str:
+    """What an edited comment keeps of older heads, the newest first."""
+    said = "\n".join(lines)
+    return f"<details><summary>Earlier heads: {len(lines)}</summary>\n\n{said}\n\n</details>" if lines else ""
+
+
+def to_fold(review: Review, block_priority: int) -> list[Finding]:
+    """After many rounds: what is neither P0 nor P1 and blocks nothing."""
+    blockers = set(map(id, blocking(review.result.findings, blocks_at(review, block_priority))))
+    return [it for it in review.result.findings if it.priority > SHOWN_PRIORITY and id(it) not in blockers]
 
 
 def cut(text: str, room: int) -> str:
@@ -72,14 +90,29 @@ def _names(paths: Sequence[str], count: int | None = None) -> str:
     return ", ".join(code(path) for path in paths[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _findings(review: Review, block_priority: int, permalink: Permalink, inlined: Sequence[Finding] = ()) -> list[str]:
+def _findings(
+    review: Review,
+    block_priority: int,
+    permalink: Permalink,
+    inlined: Sequence[Finding] = (),
+    folded: Sequence[Finding] = (),
+) -> list[str]:
     findings = sorted(review.result.findings, key=lambda finding: finding.priority)
     if not findings:
         return [] if review.nothing_to_review else ["No findings."]
     blockers = set(map(id, blocking(findings, blocks_at(review, block_priority))))
-    on_lines = set(map(id, inlined))
-    here = [finding for finding in findings if id(finding) not in on_lines]
-    return [*(_finding(it, id(it) in blockers, permalink) for it in here), *_on_lines(inlined, blockers)]
+    apart = set(map(id, (*inlined, *folded)))
+    here = [finding for finding in findings if id(finding) not in apart]
+    shown = [*(_finding(it, id(it) in blockers, permalink) for it in here), *_on_lines(inlined, blockers)]
+    return [*shown, *_folded([it for it in findings if id(it) in set(map(id, folded))], permalink)]
+
+
+def _folded(findings: Sequence[Finding], permalink: Permalink) -> list[str]:
+    if not findings:
+        return []
+    said = _GAP.join(_finding(finding, False, permalink) for finding in findings)
+    title = f"{_count(len(findings), 'finding')} of lower priority, folded after so many rounds"
+    return [f"<details><summary>{title}</summary>\n\n{said}\n\n</details>"]
 
 
 def _on_lines(findings: Sequence[Finding], blockers: Collection[int]) -> list[str]:

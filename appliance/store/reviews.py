@@ -143,6 +143,14 @@ class Reviews(Attempts):
                 )
             )
 
+    def rounds(self, stored: StoredReview) -> int:
+        """How many reviews of the same pull request were delivered before this one."""
+        query = sa.select(sa.func.count()).where(
+            reviews.c.target == stored.target, reviews.c.delivered_at.is_not(None), reviews.c.id < stored.id
+        )
+        with self._engine.connect() as db:
+            return int(db.execute(query).scalar_one())
+
     def undelivered(self) -> list[StoredReview]:
         return self._reviews(reviews.c.delivered_at.is_(None), reviews.c.abandoned_at.is_(None))
 
