@@ -52,12 +52,19 @@ def test_its_comment_names_exactly_what_was_looked_at(reviewed: Stack, ready: di
     assert f"head `{ready['head_sha']}`" in body
     assert f"base `main` at `{ready['base_sha']}`" in body
     assert f"merge base `{ready['base_sha']}`" in body
-    assert "### [P1] The boundary itself is left out" in body
-    assert f"http://forge:8080/{REPOSITORY}/blob/{ready['head_sha']}/shop.py#L3" in body
+    assert "- [P1] The boundary itself is left out (`shop.py:3`) · blocks" in body
     assert "**Verdict: incorrect**" in body
     assert "**Evidence**" in body and "**Limits**" in body
     assert re.search(r"<!-- review-appliance:v1 \S+ [0-9a-f]{64} -->", body)
     assert "Rehearsal" not in body
+
+
+def test_the_finding_stands_on_its_line_of_the_diff(reviewed: Stack, ready: dict[str, Any]) -> None:
+    (review,) = reviewed.forge.call("reviews", name=REPOSITORY, number=1)
+    assert (review["state"], review["commit_id"]) == ("COMMENTED", ready["head_sha"])
+    (line,) = reviewed.forge.call("line_comments", name=REPOSITORY, number=1)
+    assert (line["path"], line["line"], line["side"]) == ("shop.py", 3, "RIGHT")
+    assert "**[P1] The boundary itself is left out** · blocks" in line["body"]
 
 
 def test_a_draft_gets_none(reviewed: Stack, draft: dict[str, Any]) -> None:
