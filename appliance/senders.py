@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from appliance import redaction
 from appliance.core import inline
 from appliance.core import marker as markers
-from appliance.core.findings import Finding, Review
+from appliance.core.findings import EarlierFinding, Finding, Review
 from appliance.core.inert import inert
 from appliance.core.inline import Event, ReviewEvents
 from appliance.core.marker import Marker, Tag
@@ -230,6 +230,33 @@ def summary(desk: Desk, earlier: Marker | None, history: str = "") -> str:
     )
 
 
+# ---- the conversations on lines whose finding is no more
+
+
+def _send_threads(desk: Desk, letter: Letter) -> Sent:
+    """Have each of ours answered and resolved whose finding is resolved or obsolete; others' are not touched."""
+    _, review = desk.review
+    became = {each.fingerprint: each for each in review.earlier if each.state in ("resolved", "obsolete")}
+    if not became or not desk.forge.inline:
+        return Sent()
+    for thread in desk.forge.threads(desk.pull):
+        tag = markers.read_tag(thread.comments[0].body, desk.key) if thread.comments else None
+        if thread.resolved or tag is None or (tag.target, tag.kind) != (desk.pull.target, "finding"):
+            continue
+        each = became.get(tag.id)
+        if each is not None:
+            where = {"thread": thread.id, "comment": thread.comments[0].id}
+            key, said = f"{thread.id} {review.head_sha}", {"body": _answer(each)}
+            desk.store.add_letter(desk.pull.target, "reply", f"reply {key}", {**where, **said})
+            desk.store.add_letter(desk.pull.target, "resolve", f"resolve {key}", where)
+    return Sent()
+
+
+def _answer(each: EarlierFinding) -> str:
+    what = f"Resolved in `{each.commit}`" if each.state == "resolved" else "Obsolete"
+    return f"{what}: {inert(each.evidence, one_line=True)}"
+
+
 # ---- the gate
 
 
@@ -308,6 +335,7 @@ KINDS = {
     "inline": Kind(_send_inline, _inline_landed),
     "summary": Kind(_send_summary, _summary_landed, vital=True),
     "gate": Kind(_send_gate, vital=True),
+    "threads": Kind(_send_threads),
     "comment": Kind(_send_comment, _comment_landed),
     "reply": Kind(_send_reply, _reply_landed),
     "resolve": Kind(_send_resolve, _resolve_landed),

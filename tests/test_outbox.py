@@ -73,7 +73,7 @@ def test_the_letters_of_a_review_are_stored_with_it_in_their_order(world: World)
     review = reviewed(world.pull()).review
     assert review
     stored = world.store.finish(None, review, gate_of(review, 1))
-    assert [it.kind for it in world.store.letters(TARGET)] == ["inline", "summary", "gate"]
+    assert [it.kind for it in world.store.letters(TARGET)] == ["inline", "summary", "gate", "threads"]
     world.store.abandon(stored)
     assert world.store.letters(TARGET) == []
 
@@ -95,7 +95,7 @@ def test_a_review_that_waits_in_a_database_of_before_is_posted_and_looked_for_fi
     assert (len(waiting), len(before)) == (1, 1)
     _downgrade(tmp_path / "appliance.db")
     world.restart()
-    assert [it.kind for it in world.store.letters()] == ["summary", "gate"]
+    assert [it.kind for it in world.store.letters()] == ["summary", "gate", "threads"]
     assert not world.run().failed
     assert (len(world.markers()), world.gate(), len(world.asked)) == (1, "success: no blocking findings", 1)
     world.close()
@@ -155,7 +155,7 @@ def seen(kind: str, world: World) -> int:
     raise AssertionError(kind)
 
 
-OTHERS = [kind for kind in KINDS if kind not in ("inline", "summary", "gate")]
+OTHERS = [kind for kind in KINDS if kind not in ("inline", "summary", "gate", "threads")]
 WRITE = r"/graphql|/comments|/reactions|/replies"
 
 
@@ -194,7 +194,7 @@ def test_a_letter_without_a_review_does_not_wait_for_a_stuck_one(world: World) -
     world.store.add_letter(TARGET, "react", "k", payload_of("react", world))
     world.run()
     assert seen("react", world) == 1
-    assert [it.kind for it in world.store.letters()] == ["summary", "gate"]
+    assert [it.kind for it in world.store.letters()] == ["summary", "gate", "threads"]
 
 
 def waiting(world: World) -> list[str]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from fake_github import FakeGitHub
-from world import APP, World
+from world import APP, KEY, World
 
 from appliance import codex
 from appliance.codex import Job
-from appliance.core.findings import EarlierAnswer, Evidence, Finding, Result, Review, Verdict
+from appliance.core.findings import EarlierAnswer, Evidence, Finding, InlineAnchor, Result, Review, Verdict
+from appliance.core.marker import read_tag, render_tag
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import review_prompt
 
@@ -107,6 +108,54 @@ def test_three_heads_and_what_became_of_each_finding(world: Rereview) -> None:
     world.review(lambda job: Result("correct", "s", "r", "l", (), (resolved(head[:10]),)))
     assert world.gate() == "success: no blocking findings"
     assert [each.title for each in world.review_now().earlier] == ["Thirty is bad"], "each is told once"
+
+
+def test_the_conversation_of_a_resolved_finding_is_answered_and_resolved_and_nobody_elses(world: Rereview) -> None:
+    on_lines = [replace(each, anchor=InlineAnchor("app.py", each.line_start, "RIGHT")) for each in (FIRST, SECOND)]
+    world.review(says(*on_lines, verdict="incorrect"))
+    theirs = {"path": "app.py", "line": 5, "body": world.github.line_comments(APP, 1)[0].body.split("<!--")[0]}
+    world.github.add_review(APP, 1, "COMMENTED", "", "bob", comments=[theirs])
+    head = world.push(BAD.replace("bad 5\n", "good 5\n"))
+    world.review(lambda job: Result("incorrect", "s", "r", "l", (on_lines[1],), (resolved(head),)))
+    world.quiet()
+    world.quiet()
+    threads: dict[str, list[tuple[bool, list[str]]]] = {
+        thread.comments[0].author: [] for thread in world.forge.threads(world.pull())
+    }
+    for thread in world.forge.threads(world.pull()):
+        threads[thread.comments[0].author].append((thread.resolved, [it.body for it in thread.comments[1:]]))
+    assert threads["bob"] == [(False, [])]
+    assert [done for done, _ in threads["review-bot"]] == [True, False], "and what is reported again has no second one"
+    [said] = threads["review-bot"][0][1]
+    assert said.startswith(f"Resolved in `{head}`: The line is gone.")
+    writes = len(world.writes)
+    world.quiet()
+    assert len(world.writes) == writes
+
+
+def test_a_tag_of_another_pull_request_resolves_nothing(world: Rereview) -> None:
+    """Somebody copies the tag of a comment of ours into another pull request."""
+    world.review(says(replace(FIRST, anchor=InlineAnchor("app.py", 5, "RIGHT")), verdict="incorrect"))
+    [ours] = world.github.line_comments(APP, 1)
+    tag = read_tag(ours.body, KEY)
+    assert tag is not None
+    copied = render_tag(replace(tag, target=f"{APP}#99"), KEY)
+    there = {"path": "app.py", "line": 5, "body": f"Mine.\n\n{copied}"}
+    world.github.add_review(APP, 1, "COMMENTED", "", "mallory", comments=[there])
+    head = world.push(GOOD)
+    world.review(lambda job: Result("correct", "s", "r", "l", (), (resolved(head),)))
+    world.quiet()
+    done = {thread.comments[0].author: thread.resolved for thread in world.forge.threads(world.pull())}
+    assert done == {"review-bot": True, "mallory": False}
+
+
+def test_a_conversation_that_cannot_be_resolved_stops_nothing(world: Rereview) -> None:
+    world.review(says(replace(FIRST, anchor=InlineAnchor("app.py", 5, "RIGHT")), verdict="incorrect"))
+    head = world.push(GOOD)
+    world.github.fail(method="POST", path="/graphql", times=1000, status=502)
+    world.review(lambda job: Result("correct", "s", "r", "l", (), (resolved(head),)))
+    world.quiet()
+    assert world.gate() == "success: no blocking findings"
 
 
 def test_the_reviewer_is_told_of_the_earlier_findings_and_the_new_commits(world: Rereview) -> None:

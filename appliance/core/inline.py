@@ -20,10 +20,13 @@ Event = Literal["COMMENT", "REQUEST_CHANGES", "APPROVE"]
 
 
 def placed(review: Review, folded: Collection[Finding] = ()) -> list[Finding]:
-    """Those that the diff shows and that are not `folded`, gravest first, at most MAX_INLINE."""
+    """Those that the diff shows, that are not `folded` and were not reported of an earlier head, gravest first, at most
+    MAX_INLINE: what was reported before has its conversation already, or stands in the summary."""
     out = set(map(id, folded))
+    again = {each.fingerprint for each in review.earlier if each.reported}
     found = sorted(review.result.findings, key=lambda finding: finding.priority)
-    return [finding for finding in found if finding.anchor is not None and id(finding) not in out][:MAX_INLINE]
+    new = [it for it in found if it.anchor is not None and id(it) not in out and it.fingerprint not in again]
+    return new[:MAX_INLINE]
 
 
 def event_of(review: Review, gate: Gate, pull: Pull, me: str, setting: ReviewEvents) -> Event:

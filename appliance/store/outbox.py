@@ -11,7 +11,7 @@ from appliance.core.outbox import Letter
 from appliance.store.base import Base
 from appliance.tables import outbox, reviews
 
-OF_A_REVIEW = ("inline", "summary", "gate")  # in the order in which they are sent
+OF_A_REVIEW = ("inline", "summary", "gate", "threads")  # in the order in which they are sent
 
 
 class Outbox(Base):
