@@ -95,7 +95,7 @@ def test_a_review_that_waits_in_a_database_of_before_is_posted_and_looked_for_fi
     assert (len(waiting), len(before)) == (1, 1)
     _downgrade(tmp_path / "appliance.db")
     world.restart()
-    assert [it.kind for it in world.store.letters()] == ["summary", "gate", "threads"]
+    assert [it.kind for it in world.store.letters()] == ["summary", "gate"]
     assert not world.run().failed
     assert (len(world.markers()), world.gate(), len(world.asked)) == (1, "success: no blocking findings", 1)
     world.close()
