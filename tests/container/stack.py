@@ -287,6 +287,11 @@ class Stack:
     def comments(self, number: int) -> list[str]:
         return [it["body"] for it in self.forge.call("comments", name=REPOSITORY, number=number)]
 
+    def said(self, number: int) -> str:
+        """All that stands at a pull request: comments, and those on lines."""
+        lines = self.forge.call("line_comments", name=REPOSITORY, number=number)
+        return "\n".join([*self.comments(number), *(it["body"] for it in lines)])
+
     def statuses(self, sha: str) -> list[tuple[str, str]]:
         """State and description of each commit status, oldest first."""
         found = self.forge.call("statuses", name=REPOSITORY, sha=sha)

@@ -194,7 +194,8 @@ def test_nothing_that_can_be_seen_shows_one(told: dict[str, str]) -> None:
 
 def test_what_the_model_says_of_secrets_is_published_without_them(stack: Stack, told: dict[str, str]) -> None:
     """The key is taken out by the model gate already, in each of its spellings, as it came through there."""
-    (body,) = stack.comments(1)
+    assert len(stack.comments(1)) == 1
+    body = stack.said(1)
     assert '`password = "hunt[redacted]"`, [redacted] and ghp_[redacted]' in body
     assert "It prints [redacted]" in body and "In base64: [redacted]" in body and "In an address: [redacted]" in body
     assert "@copilot" not in body and "\x1b" not in body
