@@ -144,7 +144,7 @@ def test_scenario_2_the_failed_bwrap_posts_nothing_so_nobody_gets_past_the_gate_
 def with_codex(world: World, monkeypatch: pytest.MonkeyPatch, runs: list[object], probe: Fault | None = None) -> Ending:
     """One review by the real reviewer (real git), whose runs of Codex left behind what `runs` says."""
     left = list(runs)
-    monkeypatch.setattr(codex, "_run", lambda *_: left.pop(0))
+    monkeypatch.setattr(codex, "in_jail", lambda *_: left.pop(0))
     pull = world.pull(2)
     reviewer = replace(world.real_reviewer(), probe=lambda: probe)
     return reviewer.review(pull, world.forge.source(pull), stop=threading.Event())
@@ -336,7 +336,7 @@ def test_scenario_7_a_review_of_a_new_head_says_what_became_of_each_earlier_find
 
 def test_scenario_7_r18_an_empty_diff_is_said_and_is_no_success(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.github.push(APP, "second", {}, base="main", message="nothing")
-    monkeypatch.setattr(codex, "_run", lambda *_: pytest.fail("the model is not asked"))
+    monkeypatch.setattr(codex, "in_jail", lambda *_: pytest.fail("the model is not asked"))
     pull = world.pull(2)
     got = world.real_reviewer().review(pull, world.forge.source(pull), stop=threading.Event())
     assert got.review is not None
