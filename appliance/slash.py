@@ -65,7 +65,7 @@ class Slash:
         marks = [mark for found in comments if (mark := markers.read(found.body, self.key))]
         reviewed_at = max((mark.at for mark in marks if mark.target == pull.target), default=0.0)
         done = self.store.commands_done(pull.target)
-        asked = slash.due(said, done, seen.forge.me(), first=first, reviewed_at=reviewed_at)
+        asked = slash.due(said, done, first=first, reviewed_at=reviewed_at)
         do, only_note = slash.to_do(asked)
         for one in only_note:
             self.store.carry_out(pull, one, "")

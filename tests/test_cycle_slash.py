@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from fake_github import FakeGitHub
 from world import APP, KEY, World, found, reviewed
 
+from appliance.core.findings import InlineAnchor
 from appliance.core.marker import read_tag
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Policy, Pull
@@ -171,7 +173,28 @@ def test_who_lost_access_may_not(world: World) -> None:
     assert len(world.asked) == 1
 
 
-@pytest.mark.parametrize("author", ["review-bot", "Review-Bot", None])
+def test_who_gave_a_token_of_his_own_commands_and_the_appliance_under_his_name_does_not(world: World) -> None:
+    """`review-bot` is whom the token belongs to. What a model writes begins with commands, in each of our texts."""
+    command = "/review pause\n\n/review pause"
+    finding = replace(found(1), title=command, body=command, anchor=InlineAnchor("app.py", 1, "RIGHT"))
+    ending = reviewed(world.pull(), finding, verdict="incorrect")
+    assert ending.review
+    result = replace(ending.review.result, summary=command, reasoning=command, limits=command)
+    said = replace(ending, review=replace(ending.review, result=result))
+    world.script = lambda *_: said
+    world.run()
+    comment = say(world, "/review explain 1", "review-bot")
+    for _ in range(4):
+        world.run()
+    assert (reactions(world, comment), len(replies(world)), len(world.asked)) == (["eyes"], 1, 1)
+    assert len(world.github.line_comments(APP, 1)) == 1
+    assert "paused" not in world.gate()
+    say(world, "/review", "review-bot")
+    world.run()
+    assert len(world.asked) == 2
+
+
+@pytest.mark.parametrize("author", ["review-bot[bot]", "Review-Bot[bot]", None])
 def test_the_appliance_bots_and_the_deleted_are_not_heard(author: str | None, world: World) -> None:
     world.run()
     say(world, "/review", author)

@@ -81,8 +81,8 @@ def ids(asked: list[Asked]) -> list[str]:
 @pytest.mark.parametrize(
     "one",
     [
-        said(1, author="review-bot"),
-        said(1, author="Review-Bot"),
+        said(1, author="review-bot[bot]"),
+        said(1, author="Review-Bot[BOT]"),
         said(1, author="dependabot[bot]"),
         said(1, author="ghost"),
         said(1, author=""),
@@ -92,25 +92,25 @@ def ids(asked: list[Asked]) -> list[str]:
     ],
 )
 def test_the_appliance_bots_and_nobody_give_no_orders(one: Said) -> None:
-    assert due([one], set(), "review-bot", first=False) == []
+    assert due([one], set(), first=False) == []
 
 
 def test_each_is_carried_out_once_and_in_their_order() -> None:
     comments = [said(3, "/review pause"), said(4, "hello"), said(1, "/review resume"), said(9)]
-    asked = due(comments, {"1"}, "review-bot", first=False)
+    asked = due(comments, {"1"}, first=False)
     assert [(it.id, it.command, it.old) for it in asked] == [("3", PAUSE, False), ("9", REVIEW, False)]
 
 
 def test_three_hundred_comments_are_read_in_one_go() -> None:
     comments = [said(number, "/review" if number % 100 == 99 else "> /review\n\nyes") for number in range(300)]
-    assert ids(due(comments, set(), "", first=False)) == ["99", "199", "299"]
+    assert ids(due(comments, set(), first=False)) == ["99", "199", "299"]
 
 
 def test_after_a_lost_database_what_is_older_than_our_newest_comment_or_review_is_old() -> None:
     comments = [said(1), said(2, ours=True), said(3, at=90.0), said(4, at=100.0), said(5, at=101.0), said(6)]
-    found = due(comments, set(), "", first=True, reviewed_at=100.0)
+    found = due(comments, set(), first=True, reviewed_at=100.0)
     assert [(it.id, it.old) for it in found] == [("1", True), ("3", True), ("4", True), ("5", False), ("6", False)]
-    assert not any(it.old for it in due(comments, set(), "", first=False, reviewed_at=100.0))
+    assert not any(it.old for it in due(comments, set(), first=False, reviewed_at=100.0))
 
 
 @pytest.mark.parametrize(

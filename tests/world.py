@@ -1,5 +1,6 @@
 """A cycle in a small world: a fake GitHub over HTTP, real SQLite, a self-test and a reviewer that a test scripts."""
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Policy, Pull
 from appliance.core.report import CommentMode
+from appliance.core.slash import OURS
 from appliance.cycle import Cycle
 from appliance.cycle import Result as CycleResult
 from appliance.delivery import Delivery
@@ -166,6 +168,14 @@ class World:
     def close(self) -> None:
         self.forge.close()
         self.store.close()
+        assert self.unsigned() == [], "what has no signature of ours could be taken for a person's command"
+
+    def unsigned(self) -> list[str]:
+        """The texts that were written to the forge without a signature of ours: by nobody, if not by a test."""
+        written = [json.loads(it.request_body) for it in self.github.writes if it.request_body.startswith(b"{")]
+        said = [one for each in written for one in (each, *each.get("comments", ())) if isinstance(one, dict)]
+        texts = [str(one["body"]) for one in said if one.get("body")]
+        return [text for text in texts if not OURS.search(text)]
 
     def forge_of(self, *repositories: str) -> GitHubForge:
         ticks = Ticks(self)

@@ -74,19 +74,18 @@ def read(body: str) -> Command | None:
     return Command("unknown")
 
 
-def due(
-    comments: Sequence[Said], done: Collection[str], me: str, *, first: bool, reviewed_at: float = 0.0
-) -> list[Asked]:
+def due(comments: Sequence[Said], done: Collection[str], *, first: bool, reviewed_at: float = 0.0) -> list[Asked]:
     """The commands in `comments` (oldest first) that are to be looked at, in their order.
 
-    None of our own: by our name `me`, by our signature, or by what looks like it; none of a bot or a deleted account,
-    which are nobody who could have write access. `first`: this database has not read these comments before. Then what
-    is older than our own newest comment, or than our newest review (`reviewed_at`), is `old`.
+    None of our own: by our signature, which all that we write has, or by what looks like it. The name tells nothing: a
+    personal token's is that of a person, who commands too. None of a bot, ourselves as an App among them, or a deleted
+    account, which are nobody who could have write access. `first`: this database has not read these comments before.
+    Then what is older than our own newest comment, or than our newest review (`reviewed_at`), is `old`.
     """
     last = max((index for index, said in enumerate(comments) if said.ours), default=-1) if first else -1
     found = []
     for index, said in enumerate(comments):
-        if said.ours or said.id in done or not _person(said.author, me) or OURS.search(said.body):
+        if said.ours or said.id in done or not _person(said.author) or OURS.search(said.body):
             continue
         command = read(said.body)
         if command:
@@ -95,9 +94,9 @@ def due(
     return found
 
 
-def _person(author: str, me: str) -> bool:
+def _person(author: str) -> bool:
     name = author.casefold()
-    return name not in ("", "ghost", me.casefold()) and not name.endswith("[bot]")
+    return name not in ("", "ghost") and not name.endswith("[bot]")
 
 
 def to_do(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:

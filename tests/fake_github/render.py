@@ -35,7 +35,7 @@ def user(request: Request, login: str | None, *, organization: bool = False) -> 
     if login is None:
         return None
     number = int(hashlib.sha256(login.encode()).hexdigest()[:7], 16)
-    url = f"{request.api}/users/{login}"
+    url = f"{request.api}/users/{quote(login)}"
     return {
         "login": login,
         "id": number,
@@ -43,7 +43,7 @@ def user(request: Request, login: str | None, *, organization: bool = False) -> 
         "avatar_url": f"{request.base}/avatars/{number}",
         "gravatar_id": "",
         "url": url,
-        "html_url": f"{request.base}/{login}",
+        "html_url": f"{request.base}/{quote(login)}",
         "followers_url": f"{url}/followers",
         "following_url": f"{url}/following{{/other_user}}",
         "gists_url": f"{url}/gists{{/gist_id}}",
@@ -53,7 +53,7 @@ def user(request: Request, login: str | None, *, organization: bool = False) -> 
         "repos_url": f"{url}/repos",
         "events_url": f"{url}/events{{/privacy}}",
         "received_events_url": f"{url}/received_events",
-        "type": "Organization" if organization else "User",
+        "type": "Bot" if login.endswith("[bot]") else "Organization" if organization else "User",
         "site_admin": False,
     }
 
