@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -256,5 +256,12 @@ def review_in_passes(
         ending = review(job, model, work / f"pass-{at}", timeout=left, progress=progress, meter=meter, **how)
         if ending.review is None:
             return ending
-        done.append(ending.review)
+        done.append(_as_asked(ending.review, job))
     return Ending(Outcome.REVIEWED, "reviewed", review=merged(done))
+
+
+def _as_asked(review: Review, job: Job) -> Review:
+    """Without answers for findings that this pass was not asked of."""
+    ids = {name for name, _ in job.history.asked}
+    answers = tuple(answer for answer in review.result.earlier if answer.id in ids)
+    return replace(review, result=replace(review.result, earlier=answers))

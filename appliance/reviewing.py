@@ -12,7 +12,7 @@ import structlog
 
 from appliance import codex, instructions, redaction, rereview
 from appliance.core.coverage import NOT_LOOKED_AT, covered, passes
-from appliance.core.earlier import settle
+from appliance.core.earlier import settle, shared_out
 from appliance.core.faults import Fault
 from appliance.core.findings import Configuration, Coverage, Evidence, NotSeen, Result, Review
 from appliance.core.instructions import CONFIG, Effective
@@ -138,6 +138,11 @@ class Reviewer:
             progress(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}")
             plan = passes(held.files, mirror.sizes(changes), self.diff_budget, self.max_passes)
             many = len(plan.portions)
+            shares = [history] * many
+            if many > 1:
+                names = {name for one in changes for name in (one.path, one.old_path) if name}
+                portions = [[(file.path, file.old_path) for file in portion] for portion in plan.portions]
+                shares = shared_out(history, portions, names)
             ending = codex.review_in_passes(
                 [
                     codex.Job(
@@ -150,10 +155,10 @@ class Reviewer:
                         held.configuration.exclude,
                         held.configuration.files_excluded,
                         part=(at, many),
-                        history=history,
+                        history=share,
                         since=since,
                     )
-                    for at, portion in enumerate(plan.portions, 1)
+                    for at, (portion, share) in enumerate(zip(plan.portions, shares, strict=True), 1)
                 ],
                 self.model,
                 work,

@@ -13,9 +13,10 @@ from gitrepo import Repo, feature_repo
 
 from appliance import codex
 from appliance.core import coverage
+from appliance.core.earlier import History, Known
 from appliance.core.ending import Run
 from appliance.core.events import Stream
-from appliance.core.findings import Coverage, Review
+from appliance.core.findings import Coverage, Finding, Review
 from appliance.core.inline import text
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
@@ -109,7 +110,7 @@ def world(tmp_path: Path) -> World:
 
 def listed(prompt: str) -> list[str]:
     """The lines of the changed files."""
-    lines = prompt.split("## Changed files: ")[1].split("\n")[1:]
+    lines = prompt.split("## Changed files: ")[1].split("\n## ", maxsplit=1)[0].split("\n")[1:]
     return [line for line in lines if line.startswith("- ")]
 
 
@@ -385,6 +386,36 @@ def test_a_change_larger_than_a_pass_is_read_in_several_and_merged(world: World)
     assert f"pass 1 of {len(portions)}" in world.prompts[0]
     told = as_json(review, gate_of(review, 1))["coverage"]
     assert told == {"reviewed": 8, "passes": len(portions), "trimmed": [], "left_out": []}
+
+
+def test_each_pass_is_asked_of_the_earlier_findings_in_its_files_alone(world: World) -> None:
+    for number in range(3):
+        world.repo.write(f"file{number}/x.py", "x = 1\n" * 200)
+    world.repo.git("mv", "b", "file1/b")
+    world.repo.commit()
+    paths = ("file0/x.py", "file1/x.py", "b", "reverted.py", "file2/x.py")
+    known = tuple(
+        Known(Finding(path, "b", 1, 0.9, path, 1, 1, fingerprint=path), "open", "a" * 40, "a" * 40) for path in paths
+    )
+    world.reviewer = replace(world.reviewer, diff_budget=1300, max_passes=2, history=lambda _: History(known))
+    gone = {"state": "obsolete", "commit": None, "evidence": "It is gone."}
+    world.answers = [FINE | {"earlier": [gone | {"id": f"E{number}"} for number in range(1, 6)]}] * 2
+    review = world.ending().review
+    assert review is not None and review.coverage.passes == 2
+    ids = {each.finding.path: name for name, each in History(known).asked}
+    asked = [{path for path, name in ids.items() if f"- {name} at " in prompt} for prompt in world.prompts]
+    assert ["file1/b" in line for line in map(str, map(listed, world.prompts))] == [True, False], "b, before"
+    assert asked == [{"file0/x.py", "b", "reverted.py"}, {"file1/x.py"}]
+    assert {each.path: each.state for each in review.earlier} == {
+        "file0/x.py": "obsolete",
+        "reverted.py": "obsolete",
+        "file1/x.py": "obsolete",
+        "b": "obsolete",
+        "file2/x.py": "open",
+    }, "nobody saw the last"
+    world.answers = [FINE, FINE | {"earlier": [gone | {"id": ids["b"]}]}]
+    review = world.ending().review
+    assert review is not None and {each.state for each in review.earlier} == {"open"}, "who was not asked says nothing"
 
 
 def test_what_has_no_room_in_all_passes_is_named_and_no_success(world: World) -> None:

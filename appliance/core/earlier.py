@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -41,7 +41,7 @@ class History:
 
     `head_sha` is the one that was reviewed last, into the same base branch; empty if there is none. `judged`: that
     review came to a verdict on all it was shown, by the rules of `digest`; `not_seen` are the paths that it did not, or
-    not wholly, see.
+    not wholly, see. `only` are the ids of which a pass is asked, None: of all.
     """
 
     known: tuple[Known, ...] = ()
@@ -49,13 +49,15 @@ class History:
     judged: bool = False
     digest: str = ""
     not_seen: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
 
     @property
     def asked(self) -> tuple[tuple[str, Known], ...]:
         """The open ones, each with the id by which the reviewer names it, the gravest first."""
         still = [each for each in self.known if each.state == "open"]
         still.sort(key=lambda each: (each.finding.priority, each.finding.path, each.finding.title, each.fingerprint))
-        return tuple((f"E{number}", each) for number, each in enumerate(still[:MAX_ASKED], 1))
+        named = [(f"E{number}", each) for number, each in enumerate(still[:MAX_ASKED], 1)]
+        return tuple((name, each) for name, each in named if self.only is None or name in self.only)
 
     @property
     def dismissed(self) -> tuple[Known, ...]:
@@ -77,6 +79,27 @@ class Since:
 
 
 UNKNOWN = Since()
+
+
+def shared_out(
+    history: History, portions: Sequence[Sequence[tuple[str, str | None]]], changed: Collection[str]
+) -> list[History]:
+    """What of `history` each of several passes is asked: the findings of the files it has, by their names now and
+    before. `changed` are all the names of the change.
+
+    What is in a changed file that no pass has is asked of none, and stays open. What is in a file that the change no
+    longer has, any pass can see: the first is asked.
+    """
+    at: dict[str, int] = {}
+    for before in (True, False):  # a name of now goes before one that was given up
+        for number, portion in enumerate(portions):
+            at |= {name: number for path, old in portion if (name := old if before else path)}
+    asked: list[set[str]] = [set() for _ in portions]
+    for name, known in history.asked:
+        path = known.finding.path
+        if path in at or path not in changed:
+            asked[at.get(path, 0)].add(name)
+    return [replace(history, only=frozenset(names)) for names in asked]
 
 
 def fingerprinted(finding: Finding) -> Finding:
