@@ -129,6 +129,7 @@ class Cycle:
         for target in self.store.reclaim(lambda owner: owner != self.owner and self.alive(owner)):
             log.warning("attempt.interrupted", target=target)
         earlier_streak = self._memory.forge_cycles()
+        self._publisher.heed_places()
         listed, moved, forge_faults = self._collect()
         heads = {target: seen.pull.head_sha for target, seen in listed.items()}
         held = self._memory.held()

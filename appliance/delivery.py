@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from appliance import redaction
+from appliance.check_report import report_of
 from appliance.core import marker as markers
 from appliance.core.faults import Fault
 from appliance.core.inline import ReviewEvents
@@ -21,7 +22,7 @@ from appliance.core.pulls import Pull
 from appliance.core.report import CommentMode
 from appliance.core.verdict import MAX_DESCRIPTION, Gate, beside
 from appliance.failures import fault_of
-from appliance.forge import ForgeError
+from appliance.forge import ForgeError, Report
 from appliance.git import GitError
 from appliance.protocols import Forge
 from appliance.senders import KINDS, Desk, Sent
@@ -128,16 +129,19 @@ class Delivery:
             stored = self.store.review(letter.review)
             if stored is None or not self._still(forge, now, stored):
                 return None
+        return self._desk_of(forge, now, stored, lambda gate: self.set_gate(forge, now, gate, letter))
+
+    def _desk_of(self, forge: Forge, pull: Pull, stored: StoredReview | None, show: Callable[[Gate], None]) -> Desk:
         return Desk(
             forge=forge,
-            pull=now,
+            pull=pull,
             store=self.store,
             key=self.key,
             block_priority=self.block_priority,
             events=self.events,
             comments=self.comments,
             max_rounds=self.max_rounds,
-            show=lambda gate: self.set_gate(forge, now, gate, letter),
+            show=show,
             stored=stored,
         )
 
@@ -231,12 +235,24 @@ class Delivery:
         if shown != gate:
             self.store.forget_gates_beside(pull)  # before: killed in between, the next cycle looks once more
             self.store.forget_gate(pull)  # if its end is not heard of, the forge is asked what it shows
+            report = self._report(forge, pull, gate)
             if letter is None:
-                self._write_gate(forge, pull, gate)
+                self._write_gate(forge, pull, gate, report)
             else:  # it has a next try of its own
-                forge.set_gate(pull, gate)
+                forge.set_gate(pull, gate, report)
             log.info("gate.set", target=pull.target, state=gate.state, description=gate.description)
         self.store.set_last_gate(pull, gate)
+
+    def _report(self, forge: Forge, pull: Pull, gate: Gate) -> Report | None:
+        """What a check run says beside its gate, if that is a review's own: not what stands for another's."""
+        stored = self.store.review_of(pull) if forge.check_runs else None
+        if stored is None or gate.state != stored.gate.state:
+            return None
+        if redaction.say(stored.gate.description)[:MAX_DESCRIPTION] != gate.description:  # it is another's
+            return None
+        if stored.review is None:
+            return Report(gate.description, url=stored.comment_url or "")
+        return report_of(self._desk_of(forge, pull, stored, lambda _: None))
 
     def _unseen_beside(self, forge: Forge, pull: Pull) -> Gate | None:
         """Pending if this commit has become the head of a pull request into another branch since they were last listed:
@@ -245,7 +261,7 @@ class Delivery:
         unseen = self.store.unseen([found for found in same if found.base_ref != pull.base_ref])
         return beside(unseen[0].target) if unseen else None
 
-    def _write_gate(self, forge: Forge, pull: Pull, gate: Gate) -> None:
+    def _write_gate(self, forge: Forge, pull: Pull, gate: Gate, report: Report | None) -> None:
         """One that the forge has refused for good, as the 1,001st status of a commit, is not tried in each cycle."""
         noted: dict[str, Any] = self.store.note(REFUSED) or {}
         where, now = f"{pull.target} {pull.head_sha}", self.clock()
@@ -253,7 +269,7 @@ class Delivery:
         if where in refused:
             raise _error_of([Fault(**refused[where]["fault"])])
         try:
-            forge.set_gate(pull, gate)
+            forge.set_gate(pull, gate, report)
         except ForgeError as error:
             if error.permanent and error.cause == "forge-refused":
                 fault = Fault(error.cause, str(error), error.remedy, facts={"permanent": True})

@@ -21,6 +21,8 @@ from appliance.store import Store
 
 log = structlog.get_logger()
 
+PLACES = "gate-places"
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -41,6 +43,17 @@ class Publisher:
     progress: Progress
     by_hand: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def heed_places(self) -> None:
+        """Forget what was shown in another place, as a status before there was an App: it is not there now."""
+        noted: dict[str, str] = self.store.note(PLACES) or {}
+        now = {forge.name: forge.gate_place for forge in self.forges}
+        for forge in self.forges:
+            before = noted.get(forge.name)
+            if before != forge.gate_place and (before is not None or forge.check_runs):
+                self.store.forget_gates_of(forge.name)
+        if noted | now != noted:
+            self.store.set_note(PLACES, noted | now)
 
     def show(self, listed: Mapping[str, Seen], actions: Sequence[Action]) -> list[Fault]:
         """Set the gates that changed; returns what the forge refused."""

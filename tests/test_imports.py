@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("wiring",),
     ("cycle", "rehearsal"),
     ("publishing", "memory", "checks", "slash"),
-    ("delivery", "senders"),
+    ("delivery", "senders", "check_report"),
     ("reviewing", "keeping", "standing"),
     ("instructions", "placing", "coverage", "rereview"),
     ("selftest", "battery", "ladder", "codex", "sample", "failures"),

@@ -96,11 +96,12 @@ def test_the_store(tmp_path: Path) -> None:
 def test_the_gate(tmp_path: Path) -> None:
     class Forge:
         shown: Gate | None = None
+        check_runs = False
 
         def gate(self, _: Pull) -> Gate | None:
             return None
 
-        def set_gate(self, _: Pull, gate: Gate) -> None:
+        def set_gate(self, _: Pull, gate: Gate, report: object = None) -> None:
             self.shown = gate
 
     forge, store = Forge(), open_store(tmp_path / "a.db")

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from fake_github import FakeGitHub
-from fake_github.clients import CONTEXT, Clock, forge_for
+from fake_github.clients import CONTEXT, Clock, app_token, forge_for
 from fake_github.state import Status
 
 from appliance import codex, instructions
@@ -148,6 +149,7 @@ class World:
     events: ReviewEvents = "comment"
     comments: CommentMode = "new"
     max_rounds: int = 0
+    app: int = 0
     now: float = 1_796_000_000.0
     stop: threading.Event = field(default_factory=threading.Event)
     asked: list[Pull] = field(default_factory=list)
@@ -179,7 +181,11 @@ class World:
 
     def forge_of(self, *repositories: str) -> GitHubForge:
         ticks = Ticks(self)
-        return forge_for(self.github, *repositories, etags=self.store, stop=self.stop, clock=ticks, sleep=ticks.sleep)
+        as_app: dict[str, Any] = {}
+        if self.app:
+            as_app = {"token": app_token(self.github, self.app), "app_id": self.app}
+        given = {"etags": self.store, "stop": self.stop, "sleep": ticks.sleep, **as_app}
+        return forge_for(self.github, *repositories, clock=ticks, **given)
 
     def restart(self, *, lose_database: bool = False) -> None:
         """As another process finds it."""
@@ -277,6 +283,11 @@ class World:
         """Newest first."""
         head = sha or self.github.repository(APP).pulls[number].head_sha
         return self.github.statuses(APP, head, CONTEXT)
+
+    def run_gates(self, number: int = 1) -> list[str]:
+        """What the check runs of the head say, newest first."""
+        head = self.github.repository(APP).pulls[number].head_sha
+        return [f"{it.conclusion or it.status}: {it.title}" for it in self.github.check_runs(APP, head, CONTEXT)]
 
     def gate(self, number: int = 1, sha: str | None = None) -> str:
         found = self.statuses(number, sha)

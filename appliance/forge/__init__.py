@@ -114,10 +114,11 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check run shows beside its conclusion; `summary` is Markdown."""
+    """What a check run shows beside its conclusion; `summary` is Markdown, `url` where its link leads."""
 
     summary: str
     annotations: tuple[Annotation, ...] = ()
+    url: str = ""
 
 
 @dataclass(frozen=True)

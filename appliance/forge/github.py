@@ -26,6 +26,7 @@ from appliance.forge import (
     Thread,
     ThreadComment,
 )
+from appliance.forge.github_checks import GitHubChecks
 from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
 from appliance.forge.github_heads import GitHubHeads
@@ -85,12 +86,12 @@ class GitHubForge:
     """GitHub or a GitHub Enterprise Server. Thread-safe; every method raises ForgeError.
 
     `repositories` holds `owner/name` and `owner/*` (ValueError for anything else); `context` is that of our commit
-    status; `target_url` is where its link leads, if anywhere.
+    status; `target_url` is where its link leads, if anywhere. With `app_id`, the token is one of an installation of
+    that GitHub App, and the gate is a check run.
     """
 
     name = "github"
     inline = True
-    check_runs = False
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class GitHubForge:
         pace: WritePace = PROCESS_PACE,
         pause: Pause | None = None,
         target_url: str | None = None,
+        app_id: int | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         wrong = [pattern for pattern in repositories if not _PATTERN.fullmatch(pattern)]
@@ -132,6 +134,8 @@ class GitHubForge:
         self._steady = Steady(clock)
         self._reviews = GitHubReviews(self._client, self._steady)
         self._heads = GitHubHeads(self._client, context)
+        self.gate_place = f"statuses {context}" if app_id is None else f"check runs of App {app_id}: {context}"
+        self._checks = None if app_id is None else GitHubChecks(self._client, context, app_id, target_url)
         self._pages: dict[str, str] = {}  # a repository's page in the browser, as the API names it
 
     def __repr__(self) -> str:
@@ -246,11 +250,17 @@ class GitHubForge:
     def base_tip(self, pull: Pull) -> str:
         return self._heads.base_tip(pull)
 
+    @property
+    def check_runs(self) -> bool:
+        return self._checks is not None
+
     def gate(self, pull: Pull) -> Gate | None:
-        """The newest status of our context on the head SHA, or None if there is none.
+        """The newest status, or check run, of our context on the head SHA, or None if there is none.
 
         Before it says "none" it asks for the combined status too: an empty list may be a degraded answer.
         """
+        if self._checks is not None:
+            return self._checks.gate(pull)
         commit = f"/repos/{pull.repository}/commits/{pull.head_sha}"
         gate = gate_of(self._client.pages(f"{commit}/statuses?per_page=100", STATUSES), self._context)
         if gate is not None:
@@ -266,7 +276,10 @@ class GitHubForge:
         return None
 
     def set_gate(self, pull: Pull, gate: Gate, report: Report | None = None) -> None:
-        """Write our status on the head SHA, once. The base repository is the one that counts."""
+        """Write our status, or check run, on the head SHA, once. The base repository is the one that counts."""
+        if self._checks is not None:
+            self._checks.set_gate(pull, gate, report)
+            return
         payload = {
             "state": gate.state,
             "context": self._context,

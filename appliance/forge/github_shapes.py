@@ -163,6 +163,26 @@ def keep_check_run(value: Any) -> Row:
     }
 
 
+def keep_our_run(value: Any) -> Row:
+    """A check run as its own App reads it back: `mark` is what it wrote as `external_id`, `notes` their count."""
+    entry = _object(value, "check run")
+    where = "check run"
+    output, app = _object(entry.get("output"), f"{where}.output"), entry.get("app")
+    status, count = _text(entry, "status", where), output.get("annotations_count")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise Misshapen(f"{where}.output.annotations_count is no number")
+    return {
+        "id": _number(entry, "id", where),
+        "name": _text(entry, "name", where),
+        "app": 0 if app is None else _number(_object(app, f"{where}.app"), "id", f"{where}.app"),
+        "status": status,
+        "conclusion": _text(entry, "conclusion", where) if status == "completed" else "",
+        "mark": _text(entry, "external_id", where, ""),
+        "title": _text(output, "title", f"{where}.output", ""),
+        "notes": count,
+    }
+
+
 def _counted(value: Any, field: str, keep: Callable[[Any], Row]) -> list[Row]:
     """One page of a list that tells how many there are in all."""
     entry = _object(value, field)
@@ -195,6 +215,8 @@ COMBINED = Shape("combined-1", lambda value: STATUSES.keep(_object(value, "combi
 # The same with how many there are.
 COMBINED_COUNT = Shape("combined-count-1", lambda value: _counted(value, "statuses", keep_status))
 CHECK_RUNS = Shape("check-runs-1", lambda value: _counted(value, "check_runs", keep_check_run))
+OUR_RUN = Shape("our-run-1", keep_our_run)
+OUR_RUNS = Shape("our-runs-1", lambda value: _counted(value, "check_runs", keep_our_run))
 PERMISSION = Shape("permission-1", _permission)
 BRANCH = Shape("branch-1", _tip)
 USER = Shape("user-1", lambda value: _text(_object(value, "user"), "login", "user"))

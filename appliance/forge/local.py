@@ -70,6 +70,7 @@ class LocalForge:
     name = "local"
     inline = False
     check_runs = False
+    gate_place = "local"
 
     def __init__(
         self, roots: Sequence[Path] | Path, reviews_dir: Path, rows: LocalRows, state: Path | None = None

@@ -83,6 +83,12 @@ class Gates(Base):
         with self._write() as db:
             db.execute(gates.delete().where(*others))
 
+    def forget_gates_of(self, forge: str) -> None:
+        """All that this forge was told: none of it is where its gates are now."""
+        of_it = sa.select(pulls.c.target).where(pulls.c.forge == forge)
+        with self._write() as db:
+            db.execute(gates.delete().where(gates.c.target.in_(of_it)))
+
     def local_gate(self, target: str, head_sha: str) -> Gate | None:
         with self._engine.connect() as db:
             row = db.execute(

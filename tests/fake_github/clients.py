@@ -33,6 +33,14 @@ class Clock:
             self.now += seconds
 
 
+def app_token(github: FakeGitHub, app_id: int, owner: str = "octo") -> str:
+    """A token of an installation of this App, which is made if there is none, without its being asked for."""
+    app = github.apps.get(app_id) or github.add_app(app_id, 0, installations={owner: app_id})
+    token = f"ghs_{app_id}{'x' * 36}"
+    github.add_token(token, f"{app.slug}[bot]", installation=True, app=app_id, owner=owner, lacks={"statuses"})
+    return token
+
+
 def forge_for(github: FakeGitHub, *repositories: str, clock: Clock | None = None, **options: Any) -> GitHubForge:
     """A forge with a pace of its own; with a `clock` it never really sleeps."""
     clock = clock or Clock()
