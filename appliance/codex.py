@@ -22,6 +22,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File, Rule, repair_prompt, review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
+from appliance.core.steps import Step
 from appliance.core.tools import tool_outputs
 from appliance.gate import Gate, Upstream
 from appliance.meter import Budgets, Meter
@@ -83,7 +84,7 @@ class Job:
     since: Mapping[str, Since] = field(default_factory=dict)
 
 
-Progress = Callable[[str], None]
+Progress = Callable[[Step], None]
 # What one round is given: the job, the model, a directory that is yet to be made, the prompt, the time in seconds, what
 # stops it, who is told of commands, the meter, the memory of its jail.
 Runner = Callable[
@@ -126,7 +127,7 @@ def review(
     left = timeout - (time.monotonic() - started)
     if isinstance(judged, Invalid) and left > MIN_REPAIR_SECONDS and not (fault := probe()):
         log.info("review.repair", target=job.pull.target, reason=judged.reason)
-        progress(f"the answer is refused ({judged.reason}); asking once more")
+        progress(Step(f"the answer is refused ({judged.reason}); asking once more"))
         again = repair_prompt(prompt, runs[0].stream.last_message, judged.reason)
         runs.append(ask(job, model, work / "repair", again, left, stop, progress, meter, memory))
         judged = judge(runs)
@@ -163,10 +164,14 @@ def in_jail(
     stream = Stream()
     watch = bounds.Watch(memory)
 
+    told = 0
+
     def take(line: bytes) -> None:
-        command = stream.add(line)
-        if command:
-            progress(f"$ {command}")
+        nonlocal told
+        command, tokens = stream.add(line), meter.settled
+        if command or tokens != told:
+            told = tokens
+            progress(Step(command=command, tokens=tokens))
 
     with _home(job, model) as home, Gate(work / "gate.sock", model.upstream, meter) as gate:
         policy = jail.review_policy(
@@ -252,7 +257,7 @@ def review_in_passes(
         left = timeout - (time.monotonic() - started)
         if left < MIN_REPAIR_SECONDS:
             return Ending(Outcome.TIMEOUT, f"timeout after {at - 1} of {len(jobs)} passes")
-        progress(f"pass {at} of {len(jobs)}: {len(job.files)} file{'' if len(job.files) == 1 else 's'}")
+        progress(Step(f"pass {at} of {len(jobs)}: {len(job.files)} file{'' if len(job.files) == 1 else 's'}"))
         ending = review(job, model, work / f"pass-{at}", timeout=left, progress=progress, meter=meter, **how)
         if ending.review is None:
             return ending

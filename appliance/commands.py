@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from appliance import codex
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.core.steps import Step
 from appliance.core.verdict import WAITING, day_budget, running
 from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
@@ -172,7 +173,7 @@ def review_once(
     used_up = None if rehearse else parts.day_fault()
     if used_up:
         return Ending(Outcome.DAY_BUDGET, "token budget of the day", fault=used_up)
-    progress("self-test")
+    progress(Step("self-test"))
     fault = parts.selftest()
     if fault:
         return Ending(Outcome.SANDBOX, fault.cause, fault=fault)
@@ -209,7 +210,7 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
     kept.stored(ending.review)
     stored = store.review_of(pull)
     assert stored is not None
-    progress("posting")
+    progress(Step("posting"))
     if not delivery.deliver(forge, stored, pull):
         return replace(ending, review=None, outcome=Outcome.SUPERSEDED, reason="the pull request moved on meanwhile")
     return ending

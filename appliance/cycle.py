@@ -20,6 +20,7 @@ from appliance.core.moments import clock_time
 from appliance.core.outcomes import RULES, Ending, Outcome
 from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, Skip, Wait, plan
 from appliance.core.pulls import Policy, Pull, not_ready
+from appliance.core.steps import Step
 from appliance.delivery import Delivery, as_it_is
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
@@ -465,9 +466,10 @@ class Cycle:
         finally:
             run.stop.set()
 
-    def _moved(self, what: str) -> None:
+    def _moved(self, step: Step) -> None:
         self.progress.moved()
-        log.debug("review.progress", at=what)
+        if step.said:
+            log.debug("review.progress", at=step.said)
 
     def _settle(self, seen: Seen, ending: Ending) -> None:
         """After an attempt: what the plan now says of this pull request is what its gate shows."""

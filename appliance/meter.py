@@ -58,11 +58,17 @@ class Meter:
         self._clock = clock
         self._lock = threading.Lock()
         self._used = 0
+        self._settled = 0
 
     @property
     def used(self) -> int:
         """Tokens so far, with those that are set aside."""
         return self._used
+
+    @property
+    def settled(self) -> int:
+        """What the API told of the requests that have ended."""
+        return self._settled
 
     @property
     def budgets(self) -> Budgets:
@@ -97,6 +103,8 @@ class Meter:
         """What the request really took. Raises what the ledger raises."""
         change = tokens - ticket.tokens
         self._add(change)
+        with self._lock:
+            self._settled += tokens
         if change and ticket.day is not None and self._budgets.ledger:
             self._budgets.ledger.settle(ticket.day, change)
 

@@ -19,6 +19,7 @@ from appliance.core.instructions import CONFIG, Effective
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import File
 from appliance.core.pulls import Pull
+from appliance.core.steps import Step
 from appliance.coverage import unread
 from appliance.failures import fault_of
 from appliance.forge import Source
@@ -100,7 +101,7 @@ class Reviewer:
         base_sha: str | None,
         keep: Keep,
     ) -> Ending:
-        progress("fetching")
+        progress(Step("fetching"))
         mirror = self.mirrors.fetch(
             pull.repository, source, head_sha=pull.head_sha, base_sha=base_sha or pull.base_sha, stop=stop
         )
@@ -135,7 +136,7 @@ class Reviewer:
             count = len(held.files)
             history = self.history(pull)
             since = rereview.since(mirror, history, pull.head_sha, merge_base)
-            progress(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}")
+            progress(Step(f"reviewing {count} changed file{'' if count == 1 else 's'} with {self.model.name}"))
             plan = passes(held.files, mirror.sizes(changes), self.diff_budget, self.max_passes)
             many = len(plan.portions)
             shares = [history] * many

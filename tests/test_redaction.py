@@ -15,12 +15,14 @@ from pydantic import SecretStr
 from test_report import FINDING, review
 
 from appliance import health, keys, log, redaction, settings
-from appliance.cli import common, reviews
+from appliance.cli import common
+from appliance.cli.telling import Teller
 from appliance.core.faults import Fault
 from appliance.core.findings import Coverage, EarlierAnswer, EarlierFinding, Evidence, NotSeen
 from appliance.core.health import Health
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
+from appliance.core.steps import Step
 from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
@@ -138,10 +140,12 @@ def test_every_text_of_a_review() -> None:
 def test_what_a_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     common.Failure(BOTH).show()
     common.echo_json({"a": BOTH})
-    reviews._progress()(f"$ cat {BOTH}\n… posting")
+    teller = Teller()
+    teller(Step(phase=f"reading {BOTH}\n… posting"))
+    teller(Step(command=f"cat {BOTH}\n… posting"))
     said = capsys.readouterr()
     assert clean(said.out) and clean(said.err)
-    assert "\x1b" not in said.err + said.out and len(said.err.splitlines()) == 2
+    assert "\x1b" not in said.err + said.out and len(said.err.splitlines()) == 3
 
 
 @pytest.mark.parametrize("thread", [False, True])

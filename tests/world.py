@@ -21,6 +21,7 @@ from appliance.core.prompt import File
 from appliance.core.pulls import Policy, Pull
 from appliance.core.report import CommentMode
 from appliance.core.slash import OURS
+from appliance.core.steps import Step
 from appliance.cycle import Cycle
 from appliance.cycle import Result as CycleResult
 from appliance.delivery import Delivery
@@ -98,7 +99,7 @@ class Scripted(Reviewer):
     ) -> Ending:
         assert stop is not None
         self.asked.append(pull)
-        progress("reviewing")
+        progress(Step("reviewing"))
         return self.script(pull, stop)
 
 

@@ -1,6 +1,5 @@
 """Reviews that a person asks for: `review` and `rehearse`."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -8,8 +7,9 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from appliance import __version__
-from appliance.cli.common import HELP, Command, Failure, Misuse, echo, of_fault, opened
+from appliance.cli.common import HELP, Command, Failure, Misuse, of_fault, opened
 from appliance.cli.printing import exit_by, fail_on_option, form_option, page_of, print_review
+from appliance.cli.telling import Teller
 
 if TYPE_CHECKING:
     from appliance.core.findings import Review
@@ -31,7 +31,8 @@ def rehearse(form: str) -> None:
     with opened(usable=True) as parts:
         forge = parts.local([sample.make(parts.sample)])
         pull = forge.find(f"{parts.sample}#{sample.BRANCH}")
-        ending = review_once(parts, forge, pull, rehearse=True, progress=_progress())
+        with Teller() as teller:
+            ending = review_once(parts, forge, pull, rehearse=True, progress=teller)
         _print_review(parts, forge, pull, _reviewed(ending), form)
         found = _reviewed(ending).result.findings
     if not any(finding.path == sample.DEFECT_PATH for finding in found):
@@ -92,7 +93,8 @@ def review(
                 raise of_fault(fault)
         go = review_and_post if post else review_once
         try:
-            ending = go(parts, forge, pull, rehearse=rehearse, progress=_progress(form, quiet=quiet))
+            with Teller(form, quiet=quiet) as teller:
+                ending = go(parts, forge, pull, rehearse=rehearse, progress=teller)
         except Busy as error:
             raise Failure(str(error)) from None
         done = _reviewed(ending)
@@ -108,17 +110,6 @@ def _patch(file: IO[bytes]) -> bytes:
             "--patch reads standard input. Next: `git diff | docker exec -i review-appliance review … --patch -`."
         )
     return file.read(MAX_PATCH + 1)
-
-
-def _progress(form: str = "text", *, quiet: bool = False) -> Callable[[str], None]:
-    from appliance.core.workflow import harmless
-
-    def tell(what: str) -> None:
-        line = f"… {' '.join(what.split())}"  # a command may have lines, and forge some
-        if not quiet:
-            echo(harmless(line) if form == "github" else line, err=True)
-
-    return tell
 
 
 def _reviewed(ending: "Ending") -> "Review":

@@ -108,7 +108,7 @@ class Evaluation:
                 _pull(ready),
                 ready.source,
                 stop=self.parts.stop,
-                progress=lambda what: self.progress(f"{name}: {what}"),
+                progress=lambda step: self.progress(f"{name}: {step.said}") if step.said else None,
                 base_sha=ready.base_sha,
             )
         except process.Stopped:
