@@ -11,7 +11,7 @@ from appliance.core.faults import Fault
 from appliance.core.plan import Action
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
-from appliance.delivery import Delivery, as_it_is
+from appliance.delivery import REFUSED, Delivery, as_it_is
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.git import GitError
@@ -52,6 +52,7 @@ class Publisher:
             before = noted.get(forge.name)
             if before != forge.gate_place and (before is not None or forge.check_runs):
                 self.store.forget_gates_of(forge.name)
+                self.store.set_note(REFUSED, {})
         if noted | now != noted:
             self.store.set_note(PLACES, noted | now)
 

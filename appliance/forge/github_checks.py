@@ -66,14 +66,36 @@ class GitHubChecks:
         notes = [_note(one) for one in report.annotations]
         mark = _digest(gate, notes)
         newest = self._look(pull, gate)
-        if newest is not None and newest["mark"] == _mark(gate.state, mark) and gate_of_run(newest) == gate:
-            return
+        if gate.state == "success" and newest is not None and gate_of_run(newest) == gate:
+            return  # anything else is written once more: the listing may be old, and a green one be there since
         number, there = (0, 0) if newest is None else _going_on(newest, mark)
-        rest = notes[there:]
-        while len(rest) > AT_ONCE:
-            step = self._payload(pull, Gate("pending", ARRIVING), mark, report, rest[:AT_ONCE])
-            number, rest = self._send(pull, number, step), rest[AT_ONCE:]
-        self._send(pull, number, self._payload(pull, gate, mark, report, rest))
+        if number and self._went_on(pull, number, gate, mark, report, notes[there:]):
+            return
+        if not self._brought(pull, 0, gate, mark, report, notes):
+            raise unreachable(f"GitHub took a check run of {pull.target}, and shows it otherwise than it was written")
+
+    def _went_on(
+        self, pull: Pull, number: int, gate: Gate, mark: str, report: Report, notes: Sequence[dict[str, Any]]
+    ) -> bool:
+        """False if that run takes nothing more: the listing was old, and it is completed or gone."""
+        try:
+            return self._brought(pull, number, gate, mark, report, notes)
+        except ForgeError as error:
+            if error.cause not in ("forge-refused", "forge-not-found"):
+                raise
+            return False
+
+    def _brought(
+        self, pull: Pull, number: int, gate: Gate, mark: str, report: Report, notes: Sequence[dict[str, Any]]
+    ) -> bool:
+        """Write into the run `number`, a new one for 0; whether it then is what it was to be. GitHub takes a write into
+        one that is completed, and leaves it as green as it was."""
+        while len(notes) > AT_ONCE:
+            step = self._payload(pull, Gate("pending", ARRIVING), mark, report, notes[:AT_ONCE])
+            number, notes = int(self._send(pull, number, step)["id"]), notes[AT_ONCE:]
+        payload = self._payload(pull, gate, mark, report, notes)
+        shown = self._send(pull, number, payload)
+        return (shown["status"], shown["conclusion"]) == (payload["status"], payload.get("conclusion", ""))
 
     def _look(self, pull: Pull, gate: Gate) -> Row | None:
         """The newest run. While GitHub does not say, success waits; anything else is written as a new one all the
@@ -96,14 +118,11 @@ class GitHubChecks:
         ours = [row for row in rows.values() if row["app"] == self._app_id and row["name"] == self._context]
         return max(ours, key=lambda row: row["id"], default=None)
 
-    def _send(self, pull: Pull, number: int, payload: dict[str, Any]) -> int:
-        """Change the run `number`, or make one for 0; returns its number."""
+    def _send(self, pull: Pull, number: int, payload: dict[str, Any]) -> Row:
         path = f"/repos/{pull.repository}/check-runs"
         if number:
-            changed = self._client.write(f"{path}/{number}", payload, OUR_RUN, method="PATCH")
-        else:
-            changed = self._client.write(path, {"head_sha": pull.head_sha, **payload}, OUR_RUN)
-        return int(changed["id"])
+            return self._client.write(f"{path}/{number}", payload, OUR_RUN, method="PATCH")
+        return self._client.write(path, {"head_sha": pull.head_sha, **payload}, OUR_RUN)
 
     def _payload(
         self, pull: Pull, gate: Gate, mark: str, report: Report, notes: Sequence[dict[str, Any]]

@@ -177,7 +177,9 @@ def _change(fake: FakeGitHub, run: CheckRun, payload: dict[str, Any]) -> None:
         run.annotations += annotations  # GitHub appends them
     run.details_url = payload.get("details_url", run.details_url)
     run.external_id = payload.get("external_id", run.external_id)
-    if conclusion is not None:
+    if run.status == "completed":
+        pass  # GitHub opens none again, and changes no conclusion
+    elif conclusion is not None:
         run.status, run.conclusion, run.completed_at = "completed", conclusion, fake.now()
     elif "status" in payload:
         run.status, run.conclusion, run.completed_at = payload["status"], None, None
