@@ -22,6 +22,7 @@ from appliance.core.plan import REVIEWED, Action, GiveUp, Hold, Record, Review, 
 from appliance.core.pulls import Policy, Pull, not_ready
 from appliance.core.steps import Step
 from appliance.delivery import Delivery, as_it_is
+from appliance.dismissals import Dismissals
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.git import GitError
@@ -216,6 +217,7 @@ class Cycle:
         """What is to be done, and what kept a forge from saying whether something is reviewed."""
         pulls = [seen.pull for seen in listed.values()]
         learnt, faults = self._learn(listed)
+        faults += self._decisions(listed)
         unsure, more = self._held_against_base(listed, moved)
         faults += more
         records = self._with_readiness(pulls, self.store.records(pulls))
@@ -243,6 +245,21 @@ class Cycle:
             self.progress.moved()
         learnt = self.store.records(unsure)
         return {target: replace(record, known=target not in unknown) for target, record in learnt.items()}, faults
+
+    def _decisions(self, listed: Mapping[str, Seen]) -> list[Fault]:
+        """Do what people decided of findings, and say so; the gates that change are shown with the others."""
+        if self.delivery.keep:  # which conversations are ours cannot be told
+            return []
+        dismissals = Dismissals(
+            self.store,
+            self.policy,
+            self.delivery.key,
+            self.delivery.block_priority,
+            self.stop.is_set,
+            self.progress.moved,
+        )
+        dismissals.read(listed)
+        return dismissals.faults + self._publisher.deliver({it: listed[it] for it in dismissals.changed})
 
     def _held_against_base(self, listed: Mapping[str, Seen], moved: Collection[str]) -> tuple[set[str], list[Fault]]:
         """End reviews that hold no longer with the base branch as it is; returns where that could not be told, and why.

@@ -291,11 +291,11 @@ class Delivery:
         read = [(mark, found) for found in comments for mark in markers.read_all(found.body, self.key)]
         of_it = [(mark, found) for mark, found in read if mark.is_of(pull) and mark.at > after]
         if of_it:
-            mark, found = max(of_it, key=lambda one: one[0].at)
+            mark, found = max(of_it, key=lambda one: (one[0].at, one[0].revision))
             self.store.learn(pull, mark.identity, mark.gate, found.id, found.url)
         ours = [mark for mark, _ in read if mark.target == pull.target]
         if ours:
-            self.store.adopt_marker(max(ours, key=lambda mark: mark.at))
+            self.store.adopt_marker(max(ours, key=lambda mark: (mark.at, mark.revision)))
         self.store.set_looked_at(pull)
         return None
 

@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 
 from appliance import redaction
+from appliance.core.earlier import by_decisions
 from appliance.core.findings import Review
 from appliance.core.verdict import Gate, gate_of
 from appliance.store import Store, load_review
@@ -50,6 +51,7 @@ class Keeper:
             review = load_review(saved["review"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no review, or one of another version: {error!r}") from error
+        review = by_decisions(review, self.store.known(review.target))
         became = self.store.adopt(attempt, owner, review, gate_of(review, self.block_priority), at)
         log.warning("result.adopted", target=review.target, head=review.head_sha, became=became)
         return became != "later"
@@ -84,6 +86,7 @@ class Kept:
         return self._gate or self._store(review, self.keeper.clock())
 
     def _store(self, review: Review, at: float) -> Gate:
+        review = by_decisions(review, self.keeper.store.known(review.target))  # people may have decided meanwhile
         gate = gate_of(review, self.keeper.block_priority)
         self.keeper.store.finish(self.attempt, review, gate, at)
         self._gate = gate

@@ -15,7 +15,14 @@ from appliance.core.inline import Event, ReviewEvents
 from appliance.core.marker import Marker, Tag
 from appliance.core.outbox import Letter
 from appliance.core.pulls import Pull
-from appliance.core.report import CommentMode, history_of, marker_findings, marker_fingerprints, to_fold
+from appliance.core.report import (
+    CommentMode,
+    history_of,
+    marker_dismissed,
+    marker_findings,
+    marker_fingerprints,
+    to_fold,
+)
 from appliance.core.report import comment as render
 from appliance.core.verdict import Gate, blocking, blocks_at
 from appliance.forge import Comment, ForgeError, InlineComment, Thread, ThreadComment
@@ -172,6 +179,27 @@ def _send_summary(desk: Desk, letter: Letter) -> Sent:
     return Sent(posted.id, posted.url)
 
 
+def _send_revise(desk: Desk, letter: Letter) -> Sent:
+    """Have the comment of a review that was posted say what people decided since: as it would be written now."""
+    stored, _ = desk.review
+    mine = [(it, mark) for it, mark in _ours(desk) if mark.target == desk.pull.target]
+    its = [it for it, mark in mine if mark.is_of(desk.pull) and mark.at == stored.created_at]
+    if not its:  # not posted yet: then it will say it; or a person took it away
+        return Sent()
+    all_ = [mark for it, _ in mine for mark in markers.read_all(it.body, desk.key) if mark.target == desk.pull.target]
+    before = [mark for mark in all_ if mark.at < stored.created_at and not mark.is_of(desk.pull)]
+    body = summary(desk, max(before, key=lambda mark: mark.at, default=None), _history(desk, its[-1]))
+    if its[-1].body == body:
+        return Sent(its[-1].id, its[-1].url)
+    try:
+        edited = desk.forge.edit_comment(desk.pull, its[-1].id, body)
+    except ForgeError as error:
+        if error.cause != "forge-not-found":
+            raise
+        return Sent()
+    return Sent(edited.id, edited.url)
+
+
 def _history(desk: Desk, last: Comment) -> str:
     """Older heads with their gates and markers, so that a lost database and a head that comes back still know them."""
     stored, _ = desk.review
@@ -179,7 +207,7 @@ def _history(desk: Desk, last: Comment) -> str:
     older.pop(stored.created_at, None)
     lines = []
     for mark in sorted(older.values(), key=lambda mark: -mark.at)[:MAX_HISTORY]:
-        kept = markers.render(replace(mark, findings=(), fingerprints=()), desk.key)
+        kept = markers.render(replace(mark, findings=(), fingerprints=(), dismissed=()), desk.key)
         lines.append(f"- `{mark.head_sha}`: {mark.gate_state}, {inert(mark.gate_description, one_line=True)} {kept}")
     return history_of(lines)
 
@@ -214,6 +242,8 @@ def summary(desk: Desk, earlier: Marker | None, history: str = "") -> str:
         findings=marker_findings(review.result.findings, markers.MAX_FINDINGS),
         digest=review.configuration.digest,
         fingerprints=marker_fingerprints(review.result.findings, markers.MAX_FINDINGS),
+        dismissed=marker_dismissed(review, markers.MAX_DISMISSED),
+        revision=stored.revision,
     )
     folded = desk.folded(review)
     on_lines = desk.store.letter_sent_as(key_of(stored.id, "inline"))
@@ -336,6 +366,7 @@ KINDS = {
     "summary": Kind(_send_summary, _summary_landed, vital=True),
     "gate": Kind(_send_gate, vital=True),
     "threads": Kind(_send_threads),
+    "revise": Kind(_send_revise),
     "comment": Kind(_send_comment, _comment_landed),
     "reply": Kind(_send_reply, _reply_landed),
     "resolve": Kind(_send_resolve, _resolve_landed),

@@ -41,6 +41,7 @@ pulls = sa.Table(
     sa.Column("asked_head", sa.Text, nullable=False, server_default=""),
     sa.Column("commands_read", sa.Text, nullable=False, server_default=""),
     sa.Column("base_checked", sa.Text, nullable=False, server_default=""),
+    sa.Column("threads_read", sa.Text, nullable=False, server_default=""),
 )
 
 # The tip of a base branch as it was last looked at.
@@ -99,6 +100,7 @@ reviews = sa.Table(
     sa.Column("digest", sa.Text, nullable=False, server_default=""),
     sa.Column("stale_at", sa.Float),
     sa.Column("stale_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("revision", sa.Integer, nullable=False, server_default="0"),
 )
 
 # What is to be written to a forge, each thing once: `key` names it.

@@ -633,7 +633,7 @@ def test_a_lost_database_loses_only_history(world: World) -> None:
     world.restart(lose_database=True)
     world.github.clear()
     assert not world.run().failed
-    assert (world.writes, len(world.asked)) == ([], 1)
+    assert ([it for it in world.writes if it != "POST /graphql"], len(world.asked)) == ([], 1), "that one reads"
     assert world.status().state == "reviewed"
     assert world.gate() == "failure: 1 blocking finding (P1)"
 

@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("serving", "schedule", "commands", "evaluation", "trials"),
     ("wiring",),
     ("cycle", "rehearsal"),
-    ("publishing", "memory", "checks", "slash"),
+    ("publishing", "memory", "checks", "slash", "dismissals"),
     ("delivery", "senders", "check_report"),
     ("reviewing", "keeping", "standing"),
     ("instructions", "placing", "coverage", "rereview"),

@@ -155,7 +155,7 @@ def seen(kind: str, world: World) -> int:
     raise AssertionError(kind)
 
 
-OTHERS = [kind for kind in KINDS if kind not in ("inline", "summary", "gate", "threads")]
+OTHERS = [kind for kind in KINDS if kind not in ("inline", "summary", "gate", "threads", "revise")]
 WRITE = r"/graphql|/comments|/reactions|/replies"
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from appliance.core.diff import Diff
 from appliance.core.findings import EarlierAnswer, EarlierFinding, Finding, Review
 from appliance.core.moved import now_at, unchanged
-from appliance.core.verdict import blocks_at
+from appliance.core.verdict import Gate, blocks_at, gate_of
 
 MAX_ASKED = 50  # of one review; those beyond stay open
 MAX_SAID = 1000  # characters of what is said of one
@@ -237,15 +237,40 @@ def _carried(known: Known, since: Since) -> Finding:
 # ---- what people decide afterwards
 
 
+def by_decisions(review: Review, known: Iterable[Known]) -> Review:
+    """`review` as it is after what people decided: without what is dismissed, with what is open again.
+
+    Of a finding that it has nothing of, it says nothing.
+    """
+    for each in known:
+        told = next((it for it in review.earlier if it.fingerprint == each.fingerprint), None)
+        if each.state != "dismissed":
+            review = reopen(review, each)
+        elif told is not None and told.state == "dismissed" and (told.reason, told.who) == (each.reason, each.who):
+            continue
+        elif any(it.fingerprint == each.fingerprint for it in review.result.findings) or (
+            told is not None and told.state in ("open", "dismissed")
+        ):
+            review = dismiss(review, each)
+    return review
+
+
+def gate_after(review: Review, was: Gate, block_priority: int) -> Gate:
+    """The gate of a review that people decided about. Where nobody had judged, no decision makes a success."""
+    gate = gate_of(review, block_priority)
+    return was if gate.state == "success" and was.state not in ("success", "failure") else gate
+
+
 def dismiss(review: Review, known: Known) -> Review:
-    """`review` without a finding that is dismissed for the reason that `known` has."""
-    reported = any(
-        each.fingerprint == known.fingerprint and (each.reported or each.state == "dismissed")
-        for each in review.earlier
-    )
-    left = tuple(each for each in review.result.findings if each.fingerprint != known.fingerprint)
-    reported = reported or any(not each.carried and each not in left for each in review.result.findings)
+    """`review` without a finding that is dismissed for the reason that `known` has.
+
+    What its verdict may rest on is what was reported in it, and that alone.
+    """
+    mine = [each for each in review.result.findings if each.fingerprint == known.fingerprint]
+    reported = any(each.fingerprint == known.fingerprint and each.reported for each in review.earlier)
+    reported = reported or any(not each.carried for each in mine)
     told = _told(known, "", "dismissed", reported=reported)
+    left = tuple(each for each in review.result.findings if each.fingerprint != known.fingerprint)
     return replace(
         review,
         result=replace(review.result, findings=left),
@@ -259,9 +284,9 @@ def reopen(review: Review, known: Known) -> Review:
     if not was:
         return review
     told = _told(replace(known, state="open"), "", "open", reported=was[0].reported)
-    findings = (*review.result.findings, replace(known.finding, carried=True, anchor=None, suggestion=None))
+    back = replace(known.finding, carried=not was[0].reported, anchor=None, suggestion=None, committable=False)
     return replace(
         review,
-        result=replace(review.result, findings=findings),
+        result=replace(review.result, findings=(*review.result.findings, back)),
         earlier=(*(each for each in review.earlier if each.fingerprint != known.fingerprint), told),
     )

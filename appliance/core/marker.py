@@ -18,7 +18,20 @@ from appliance.core.verdict import Gate
 
 _PATTERN = re.compile(r"<!-- review-appliance:v1 ([A-Za-z0-9_=-]+) ([0-9a-f]{64}) -->")
 MAX_FINDINGS = 50
+MAX_DISMISSED = 20
 MAX_PAYLOAD = 16_000  # of the 65,536 characters of a comment
+
+
+@dataclass(frozen=True)
+class Dismissed:
+    """A finding that somebody with write access dismissed."""
+
+    fingerprint: str
+    priority: int
+    path: str
+    title: str
+    who: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,8 @@ class Marker:
 
     `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another. `digest` is
     of what held for it; the first version did not say. `fingerprints` are those of the findings, in their order.
+    `dismissed` are findings that people dismissed, so that a lost database does not open them again; `revision` counts
+    what people decided since the review.
     """
 
     target: str
@@ -40,6 +55,8 @@ class Marker:
     findings: tuple[tuple[int, str, str], ...] = ()
     digest: str = ""
     fingerprints: tuple[str, ...] = ()
+    dismissed: tuple[Dismissed, ...] = ()
+    revision: int = 0
 
     @property
     def gate(self) -> Gate:
@@ -56,9 +73,10 @@ class Marker:
 
 def render(marker: Marker, key: bytes) -> str:
     """The marker as a comment of HTML, at most about MAX_PAYLOAD characters: the last findings give way."""
-    while len(payload := _encode(marker)) > MAX_PAYLOAD and marker.findings:
-        half = len(marker.findings) // 2
+    while len(payload := _encode(marker)) > MAX_PAYLOAD and (marker.findings or marker.dismissed):
+        half, less = len(marker.findings) // 2, len(marker.dismissed) // 2
         marker = replace(marker, findings=marker.findings[:half], fingerprints=marker.fingerprints[:half])
+        marker = replace(marker, dismissed=marker.dismissed[:less])
     return f"<!-- review-appliance:v1 {payload} {_sign(payload, key)} -->"
 
 
@@ -90,6 +108,7 @@ def _decode(payload: str) -> Marker | None:
         fields["at"] = float(fields["at"])
         fields["findings"] = tuple((int(p), str(path), str(title)) for p, path, title in fields["findings"])
         fields["fingerprints"] = tuple(str(each) for each in fields.get("fingerprints", ()))
+        fields["dismissed"] = tuple(Dismissed(**each) for each in fields.get("dismissed", ()))
         marker = Marker(**fields)
     except (ValueError, TypeError, KeyError, binascii.Error):
         return None  # signed by us, but of a version that we no longer read

@@ -8,7 +8,7 @@ from typing import Literal
 
 from appliance.core.findings import Configuration, Coverage, EarlierFinding, Finding, Review
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
-from appliance.core.marker import Marker
+from appliance.core.marker import Dismissed, Marker
 from appliance.core.suggestions import as_code
 from appliance.core.verdict import Gate, blocking, blocks_at
 
@@ -40,7 +40,11 @@ def comment(
     diff: here they are only named, behind the others. `folded` ones are shown to who opens them. `history` is of older
     heads (`history_of`).
     """
-    parts = [*_findings(review, block_priority, permalink, inlined, folded), *_earlier(review, earlier)]
+    parts = [
+        *_findings(review, block_priority, permalink, inlined, folded),
+        *_dismissed(review),
+        *_earlier(review, earlier),
+    ]
     top, middle, end = (_GAP.join(part) for part in (_top(review, gate), parts, _conclusion(review)))
     room = MAX_COMMENT - len(top) - len(end) - len(marker) - len(history) - 4 * len(_GAP)
     return _GAP.join(part for part in (top, cut(middle, room), end, history, marker) if part)
@@ -150,7 +154,7 @@ def marks(finding: Finding) -> str:
 
 
 def _earlier(review: Review, earlier: Marker | None) -> list[str]:
-    told = [_became(each) for each in review.earlier]
+    told = [_became(each) for each in review.earlier if each.state != "dismissed"]
     if earlier is None:
         return ["### Earlier review\n\n" + "\n".join(told)] if told else []
     known = {(each.path[:200], each.title[:120]) for each in review.earlier}
@@ -164,6 +168,11 @@ def _earlier(review: Review, earlier: Marker | None) -> list[str]:
     lines = [*told, *lines]
     head = f"### Earlier review\n\nThis review supersedes the one of head `{earlier.head_sha}`"
     return [head + (". Of its findings:" if lines else ", which had no findings.") + "".join(f"\n{x}" for x in lines)]
+
+
+def _dismissed(review: Review) -> list[str]:
+    told = [_became(each) for each in review.earlier if each.state == "dismissed"]
+    return ["### Dismissed\n\n" + "\n".join(told)] if told else []
 
 
 def _became(each: EarlierFinding) -> str:
@@ -270,6 +279,15 @@ def marker_findings(findings: Sequence[Finding], at_most: int) -> tuple[tuple[in
 def marker_fingerprints(findings: Sequence[Finding], at_most: int) -> tuple[str, ...]:
     """Those of `marker_findings`, in the same order."""
     return tuple(finding.fingerprint for finding in sorted(findings, key=lambda one: one.priority)[:at_most])
+
+
+def marker_dismissed(review: Review, at_most: int) -> tuple[Dismissed, ...]:
+    """What a marker says of the dismissed findings of a review, the last decided first."""
+    mine = [each for each in reversed(review.earlier) if each.state == "dismissed"][:at_most]
+    return tuple(
+        Dismissed(it.fingerprint, it.priority, it.path[:200], it.title[:120], it.who[:100], it.reason[:200])
+        for it in mine
+    )
 
 
 def as_json(review: Review, gate: Gate) -> dict[str, object]:

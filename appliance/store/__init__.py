@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.store.answers import Answers
 from appliance.store.bases import Bases
 from appliance.store.commands import Commands
-from appliance.store.findings import Findings
+from appliance.store.findings import Decided, Findings, Revised
 from appliance.store.gates import Gates
 from appliance.store.history import History, Past
 from appliance.store.notes import Notes
@@ -23,10 +23,12 @@ from appliance.store.spending import Spending
 
 __all__ = [
     "SCHEMA_REVISION",
+    "Decided",
     "Past",
     "Place",
     "PullRow",
     "PullState",
+    "Revised",
     "Store",
     "StoredReview",
     "damage",

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from appliance.tables import metadata
 
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 BUSY_SECONDS = 30.0
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 

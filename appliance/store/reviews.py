@@ -33,7 +33,7 @@ Adopted = Literal["stored", "known", "forgotten", "later"]
 
 @dataclass(frozen=True)
 class StoredReview:
-    """A finished review and what became of its posting."""
+    """A finished review and what became of its posting. `revision` counts what people decided about it since."""
 
     id: int
     target: str
@@ -45,6 +45,7 @@ class StoredReview:
     comment_id: str | None
     comment_url: str | None
     identity: Identity
+    revision: int = 0
 
 
 class Reviews(Attempts):
@@ -212,6 +213,7 @@ def stored_of(row: Any) -> StoredReview:
         comment_id=row.comment_id,
         comment_url=row.comment_url,
         identity=_identity(row, review),
+        revision=row.revision,
     )
 
 
