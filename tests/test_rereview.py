@@ -14,6 +14,7 @@ from appliance.core.findings import EarlierAnswer, Evidence, Finding, InlineAnch
 from appliance.core.marker import read_tag, render_tag
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import review_prompt
+from appliance.reviewing import DIFF_BUDGET, Reviewer
 
 BEGIN = "".join(f"line {number}\n" for number in range(1, 41))
 BAD = BEGIN.replace("line 5\n", "bad 5\n").replace("line 30\n", "bad 30\n")
@@ -56,6 +57,10 @@ def says(*findings: Finding, answers: tuple[EarlierAnswer, ...] = (), verdict: V
 
 class Rereview(World):
     model: Model
+    budget = DIFF_BUDGET
+
+    def real_reviewer(self) -> Reviewer:
+        return replace(super().real_reviewer(), diff_budget=self.budget)
 
     def review(self, answer: Answer) -> None:
         self.model.answers.append(answer)
@@ -224,6 +229,43 @@ def test_a_new_finding_on_code_that_did_not_change_is_advisory_unless_it_is_a_p0
     world.push(BAD.replace("line 10\n", "changed again\n"))
     world.review(says(SECOND, replace(FIRST, priority=0), replace(SECOND, title="Ten", line_start=10, line_end=10)))
     assert world.gate() == "failure: 2 blocking findings (P0, P1)", "the first stays advisory, what changed blocks"
+
+
+def test_a_rename_alone_changes_no_line(world: Rereview) -> None:
+    """Of a file that this pull request added, so that its name in the base tells nothing."""
+    new = replace(SECOND, path="new.py")
+    world.github.push(APP, "change", {"new.py": BAD})
+    world.review(says(new, verdict="incorrect"))
+    world.github.push(APP, "change", {"new.py": None, "other/name.py": BAD})
+    world.review(says(replace(FIRST, path="other/name.py"), verdict="incorrect"))
+    found = {each.title: each for each in world.review_now().result.findings}
+    assert found["Five is bad"].advisory, "the last review saw these lines under another name"
+    carried = found["Thirty is bad"]
+    assert (carried.carried, carried.path, carried.line_start) == (True, "other/name.py", 30)
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+    world.github.push(APP, "change", {"other/name.py": None, "third.py": BAD.replace("line 10\n", "ten\n")})
+    third = "third.py"
+    world.review(
+        says(
+            replace(SECOND, path=third),
+            replace(FIRST, path=third),
+            replace(FIRST, title="Ten", path=third, line_start=10, line_end=10),
+            verdict="incorrect",
+        )
+    )
+    told = {each.title: (each.advisory, each.carried) for each in world.review_now().result.findings}
+    assert told == {"Thirty is bad": (False, False), "Five is bad": (True, False), "Ten": (False, False)}, "each once"
+
+
+def test_what_was_not_seen_under_its_old_name_is_not_advisory_under_the_new(world: Rereview) -> None:
+    world.github.push(APP, "change", {"new.py": BAD})
+    world.budget = 100
+    world.review(says())
+    assert "new.py" in {each.path for each in world.review_now().coverage.trimmed}
+    world.budget = DIFF_BUDGET
+    world.github.push(APP, "change", {"new.py": None, "name.py": BAD})
+    world.review(says(replace(SECOND, path="name.py"), verdict="incorrect"))
+    assert [each.advisory for each in world.review_now().result.findings] == [False]
 
 
 def test_what_blocked_before_is_not_advisory_on_unchanged_code(world: Rereview) -> None:

@@ -43,11 +43,13 @@ class Hunk:
 @dataclass(frozen=True)
 class FileDiff:
     """One changed file under its name in the head (in the base, if it is deleted). Without hunks nothing of it can be
-    pointed at: a pure rename, a change of mode, a binary file, one that is too large."""
+    pointed at: a pure rename, a change of mode, a binary file, one that is too large. `same`: its content is what it
+    was, so there is nothing to show."""
 
     path: str
     old_path: str | None = None
     hunks: tuple[Hunk, ...] = ()
+    same: bool = False
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def settle(review: Review, history: History, since: Mapping[str, Since], block_p
     reported it again or not. A new one on lines that did not change since the last review is advisory, unless it
     breaks for everyone (P0). `since` by earlier head. The findings of the result have fingerprints.
     """
-    findings, matches = _matched(map(fingerprinted, review.result.findings), history)
+    findings, matches = _matched(map(fingerprinted, review.result.findings), history, since)
     gone = {each.fingerprint for each in history.dismissed}
     answers: dict[str, list[EarlierAnswer]] = {}
     for answer in review.result.earlier:
@@ -151,16 +151,19 @@ def settle(review: Review, history: History, since: Mapping[str, Since], block_p
     return replace(review, result=replace(review.result, findings=tuple(standing)), earlier=tuple(became))
 
 
-def _matched(findings: Iterable[Finding], history: History) -> tuple[list[Finding], set[str]]:
+def _matched(
+    findings: Iterable[Finding], history: History, since: Mapping[str, Since]
+) -> tuple[list[Finding], set[str]]:
     """The findings, and which known ones they are again: by fingerprint, or an open one by path and title, whose code
-    was edited meanwhile and whose fingerprint it then keeps."""
+    was edited, or whose file was renamed, meanwhile and whose fingerprint it then keeps."""
     found = list(findings)
     known = {each.fingerprint for each in history.known}
     matches = {each.fingerprint for each in found} & known
     by_name = {
-        (each.finding.path, words(each.finding.title)): each.fingerprint
+        (path, words(each.finding.title)): each.fingerprint
         for each in reversed(history.known)
         if each.state == "open" and each.fingerprint not in matches
+        for path in _names(each, since)
     }
     for index, each in enumerate(found):
         name = (each.path, words(each.title))
@@ -168,6 +171,13 @@ def _matched(findings: Iterable[Finding], history: History) -> tuple[list[Findin
             found[index] = replace(each, fingerprint=by_name.pop(name))
             matches.add(found[index].fingerprint)
     return found, matches
+
+
+def _names(known: Known, since: Mapping[str, Since]) -> set[str]:
+    """The path of a finding, and the one that its file was given since."""
+    diff = since.get(known.head_sha, UNKNOWN).diff
+    path = known.finding.path
+    return {path, *(each.path for each in (diff.files if diff else ()) if each.old_path == path)}
 
 
 def _became(
@@ -221,7 +231,10 @@ def _advisory(finding: Finding, before: Mapping[str, Known], history: History, l
     known = before.get(finding.fingerprint)
     if finding.priority == 0 or (known is not None and not known.finding.advisory):
         return False
-    if last.diff is None or not history.judged or finding.path in history.not_seen or finding.side != "RIGHT":
+    if last.diff is None or not history.judged or finding.side != "RIGHT":
+        return False
+    file = last.diff.of(finding.path)
+    if {finding.path, (file and file.old_path) or finding.path} & history.not_seen:
         return False
     return unchanged(last.diff, finding.path, (finding.line_start, finding.line_end))
 

@@ -8,13 +8,14 @@ from appliance.core.diff import Diff, FileDiff, Hunk, Lines
 def unchanged(diff: Diff, path: str, lines: Lines) -> bool:
     """Whether these lines of the newer commit were there in the older one as they are.
 
-    What cannot be told is no: a file that the diff names without a hunk was renamed, is binary or too large.
+    What cannot be told is no: a file that the diff names without a hunk is binary or too large, if it is not the same
+    under another name.
     """
     file = next((each for each in diff.files if each.path == path), None)
     if file is None:
         return True
     if not file.hunks:
-        return False
+        return file.same
     return not any(_touches(hunk, lines) for hunk in file.hunks)
 
 
@@ -43,7 +44,7 @@ def now_at(diff: Diff, path: str, lines: Lines) -> tuple[str, Lines] | None:
 
 def _line(file: FileDiff, line: int) -> int | None:
     if not file.hunks:
-        return None
+        return line if file.same else None
     offset = 0
     for hunk in file.hunks:
         if hunk.left is None or hunk.right is None:  # the file is new, or gone

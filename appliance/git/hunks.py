@@ -18,7 +18,12 @@ MAX_PATCH = 4 * 1024**2  # bytes of a patch that is read line by line; forges sh
 def diff(git_dir: Path, files: Sequence[ChangedFile]) -> Diff:
     """The diff of `files`; those that cannot be read have no hunks."""
     found = {file: tuple(_hunks(git_dir, file)) for file in files[:MAX_FILES]}
-    return Diff(tuple(FileDiff(file.path, file.old_path, found.get(file, ())) for file in files))
+    return Diff(tuple(FileDiff(file.path, file.old_path, found.get(file, ()), _same(file)) for file in files))
+
+
+def _same(file: ChangedFile) -> bool:
+    """Whether only its name or mode is another."""
+    return file.status in "MR" and bool(file.blob) and file.blob == file.old_blob and set(file.blob) != {"0"}
 
 
 def _hunks(git_dir: Path, file: ChangedFile) -> Iterator[Hunk]:
