@@ -273,6 +273,32 @@ def test_the_size_of_each_file_in_a_patch_of_many() -> None:
             sizes(b"".join(parts), sections)
 
 
+def test_the_size_of_a_diff_is_measured_whatever_its_lines_are(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lockfile or minified code in one line; a word in a large book; a file that becomes a link."""
+    long, book = "x" * 300_000, "".join(f"line {number}\n" for number in range(20_000))
+    for name, content in {"min.js": f"{long}\n", "book": book, "small": "1\n", "moved": book, "kind": book}.items():
+        bench.repo.write(name, content)
+    bench.branch()
+    for name, content in {"min.js": f"{long}y\n", "book": book.replace("line 9\n", "nine\n"), "small": "2\n"}.items():
+        bench.repo.write(name, content)
+    bench.repo.git("mv", "moved", "name")
+    (bench.repo.path / "kind").unlink()
+    (bench.repo.path / "kind").symlink_to("small")
+    changes, _ = bench.diff()
+    mirror = bench.mirrors.fetch("ada/repo", bench.repo.source(), head_sha=bench.repo.git("rev-parse", "HEAD"))
+    found = mirror.sizes(changes)
+    assert 600_000 < found["min.js"] < 601_000
+    assert found["book"] < 400
+    assert found["name"] == 0
+    assert len(book) < found["kind"] < len(book) + 100
+    assert found["small"] <= 4
+    monkeypatch.setattr(reading, "MAX_FILES", 0)
+    assert mirror.sizes(changes)["min.js"] == 2 * reading.LINE_BYTES, "of too many, by the number of lines"
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "MAX_PATCH", 1000)
+    assert mirror.sizes(changes)["min.js"] == 600_003, "no less than it may have"
+
+
 def test_a_patch_that_is_too_large_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_PATCH", 1000)
     bench.repo.write("big", lines(*range(500)))

@@ -31,8 +31,6 @@ MAX_TREE_PATH_BYTES = 8192  # so that git itself, which goes down by recursion, 
 # Git checks none of them out (verify_path in read-cache.c), and other commands take such a path for another one.
 REFUSED_NAMES = frozenset({b"", b".", b"..", b".git"})
 
-LINE_BYTES = 200  # of a changed line with those around it, where nobody counted
-
 LINK, SUBMODULE = "120000", "160000"
 
 
@@ -83,8 +81,8 @@ def left_out(git_dir: Path, files: Sequence[ChangedFile]) -> tuple[LeftOut, ...]
 
 
 def sizes(git_dir: Path, files: Sequence[ChangedFile]) -> dict[str, int]:
-    """About how many bytes the diff of each file has, by path: of what is new or gone its size, of what was changed no
-    more than both versions. None of a binary file's is shown. Raises GitError."""
+    """How many bytes the diff of each file has at most, by path: of what is new or gone its size, of what was changed
+    that of both versions. None of a binary file's is shown. Raises GitError."""
     text = [file for file in files if file.added is not None and file.mode != SUBMODULE]
     new = [file for file in text if file.status != "D"]
     old = [
@@ -94,12 +92,7 @@ def sizes(git_dir: Path, files: Sequence[ChangedFile]) -> dict[str, int]:
     ]
     new_size = dict(zip((file.path for file in new), _sizes(git_dir, new), strict=True))
     old_size = dict(zip((file.path for file in old), _sizes(git_dir, old), strict=True))
-    found = {}
-    for file in text:
-        lines = (file.added or 0) + (file.deleted or 0)
-        both = new_size.get(file.path, 0) + old_size.get(file.path, 0)
-        found[file.path] = both if file.status in "AD" else min(both, max(lines * LINE_BYTES, 0))
-    return found
+    return {file.path: new_size.get(file.path, 0) + old_size.get(file.path, 0) for file in text}
 
 
 def too_large(sentence: str) -> GitError:

@@ -136,9 +136,9 @@ class Mirror:
         return hunks.diff(self.path, files)
 
     def sizes(self, files: Sequence[ChangedFile]) -> dict[str, int]:
-        """How large the diffs of `files` are (`bounds.sizes`). Raises GitError."""
+        """How large the diffs of `files` are (`hunks.sizes`). Raises GitError."""
         try:
-            return bounds.sizes(self.path, files)
+            return hunks.sizes(self.path, files, bounds.sizes(self.path, files))
         except GitError as error:
             raise self._suspect(error) from error.__cause__
 
