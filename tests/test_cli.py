@@ -27,8 +27,9 @@ import appliance
 from appliance import health, wiring
 from appliance.cli import main
 from appliance.cli.reviews import review
+from appliance.core.earlier import Known
 from appliance.core.faults import Fault
-from appliance.core.findings import Configuration
+from appliance.core.findings import Configuration, EarlierFinding
 from appliance.core.health import Health
 from appliance.core.identity import Identity
 from appliance.core.outcomes import Ending, Outcome
@@ -43,7 +44,7 @@ from appliance.process import Completed
 from appliance.reviewing import Reviewer
 from appliance.sample import DEFECT_PATH
 from appliance.settings import load
-from appliance.store import open_store
+from appliance.store import Decided, open_store
 from appliance.wiring import Appliance
 
 KEY = "sk-very-secret"
@@ -911,7 +912,7 @@ def test_the_history_has_what_counted_and_what_did_not_and_a_review_is_shown_aga
     ]
     assert set(rows[0]) == {
         "at", "target", "head_sha", "review", "outcome", "reason", "counts", "findings", "tokens", "seconds",
-        "comment_url",
+        "comment_url", "dismissed",
     }  # fmt: skip
     assert len(json.loads(cli("history", f"{APP.upper()}#1", "--limit", "1", "--json").stdout)["history"]) == 1
     said = cli("history").stdout
@@ -924,6 +925,33 @@ def test_the_history_has_what_counted_and_what_did_not_and_a_review_is_shown_aga
         done = cli(*args)
         assert done.exit_code == 2
         one_line(done)
+
+
+def test_who_dismissed_a_finding_and_why_is_shown(cli: Cli, script: Script, tmp_path: Path) -> None:
+    told = EarlierFinding("", "f1", 1, "app.py", "Off by one", "a" * 40, "dismissed", reason="le\x1bgacy", who="alice")
+
+    def ending(pull: Pull) -> Ending:
+        done = reviewed(pull)
+        assert done.review
+        return replace(done, review=replace(done.review, earlier=(told,)))
+
+    script.ending = ending
+    assert cli("review", f"{APP}#1", "--post").exit_code == 0
+    store = open_store(tmp_path / "state" / "appliance.db")
+    finding = replace(found(1), fingerprint="f1")
+    known = Known(finding, "dismissed", "a" * 40, reason=told.reason, who="alice")
+    store.decide(f"{APP}#1", Decided(known, "T", 7))
+    store.close()
+    one = {"path": "app.py", "title": "Off by one", "who": "alice", "reason": "le\x1bgacy"}
+    [row] = json.loads(cli("history", "--json").stdout)["history"]
+    [pull] = json.loads(cli("status", "--json").stdout)["pulls"]
+    assert (row["dismissed"], pull["dismissed"]) == ([one], [one])
+    assert (row["reason"], row["findings"]) == ("no blocking findings (1 dismissed)", 0)
+    for shown in (cli("history"), cli("status")):
+        assert "Off by one: dismissed by alice: le\ufffdgacy" in shown.stdout
+    said = cli("show", str(row["review"])).stdout
+    assert "Earlier: dismissed by alice: [P1] Off by one (app.py): le\ufffdgacy" in said
+    assert json.loads(cli("show", str(row["review"]), "--format", "json").stdout)["earlier"][0]["who"] == "alice"
 
 
 def test_a_review_that_only_the_forge_has_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:

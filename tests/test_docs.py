@@ -265,7 +265,7 @@ def test_the_example_of_status_has_the_keys_of_the_contract() -> None:
     assert set(told["health"]) == {"state", "cause", "message", "since"}
     assert set(told["cycle"]) == {"last_ended", "next", "failed"}
     for pull in told["pulls"]:
-        assert set(pull) == {"target", "head", "state", "attempts", "max_attempts", "next_try", "reason"}
+        assert set(pull) == {"target", "head", "state", "attempts", "max_attempts", "next_try", "reason", "dismissed"}
         assert pull["state"] in {"waiting", "reviewing", "reviewed", "given-up", "skipped"}
 
 

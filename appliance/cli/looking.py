@@ -1,6 +1,7 @@
 """Looking at what the appliance does: `status`."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,8 @@ def status(as_json: bool) -> None:
         table.add_column(column, overflow="fold")
     for pull in shown["pulls"]:
         tries = f"{pull['attempts']} of {pull['max_attempts']}"
-        row = (pull["target"], pull["head"][:10], pull["state"], tries, pull["next_try"] or "", pull["reason"])
+        reason = pull["reason"] + dismissed_text(pull["dismissed"])
+        row = (pull["target"], pull["head"][:10], pull["state"], tries, pull["next_try"] or "", reason)
         table.add_row(*(escaped(cell) for cell in row))
     console.print(table if shown["pulls"] else "no pull requests")
 
@@ -67,6 +69,12 @@ def escaped(text: str) -> str:
     from rich.markup import escape
 
     return escape(" ".join(text.splitlines()))  # a name may have line ends, and forge a row
+
+
+def dismissed_text(dismissed: Sequence[Mapping[str, str]]) -> str:
+    """What is said behind the reason, of findings that people dismissed."""
+    said = [f"; {one['title']}: dismissed by {one['who']}" + f": {one['reason']}".rstrip(": ") for one in dismissed]
+    return "".join(said)
 
 
 def _status(parts: "Appliance") -> dict[str, Any]:
@@ -97,6 +105,7 @@ def _status(parts: "Appliance") -> dict[str, Any]:
                 "max_attempts": parts.settings.max_attempts,
                 "next_try": time_text(pull.next_try or (last.get("next") if pull.state == "waiting" else None)),
                 "reason": pull.reason,
+                "dismissed": pull.dismissed,
             }
             for pull in parts.store.states()
         ],

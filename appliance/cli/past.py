@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from appliance.cli.common import Failure, Misuse, echo_json, opened
-from appliance.cli.looking import escaped, time_text
+from appliance.cli.looking import dismissed_text, escaped, time_text
 from appliance.cli.printing import exit_by, fail_on_option, form_option, page_of, print_review
 
 MAX_SHOWN = 4 * 1024**2  # bytes of a file that code is shown of
@@ -45,6 +45,7 @@ def history(target: str | None, limit: int, as_json: bool) -> None:
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     outcome = row["reason"] if row["outcome"] == "reviewed" else f"{row['outcome']}: {row['reason']}".rstrip(": ")
+    outcome += dismissed_text(row["dismissed"])
     numbers = ("" if row[name] is None else f"{row[name]:,.0f}" for name in ("findings", "tokens", "seconds"))
     return (
         str(row["review"] or ""),

@@ -133,7 +133,10 @@ def _print_text(review: "Review", gate: "Gate", block_priority: int, code: Calla
     if not findings and not review.nothing_to_review:
         console.print("No findings.\n")
     for earlier in review.earlier:
-        console.print(line(f"Earlier: {earlier.state}: [P{earlier.priority}] {earlier.title} ({earlier.path})"))
+        by = f" by {earlier.who}" if earlier.state == "dismissed" else ""
+        why = f": {earlier.reason}" if earlier.reason else ""
+        told = f"[P{earlier.priority}] {earlier.title} ({earlier.path}){why}"
+        console.print(line(f"Earlier: {earlier.state}{by}: {told}"))
     unseen = [*review.coverage.trimmed, *review.coverage.left_out]
     for each in unseen:
         console.print(line(f"Not reviewed: {each.path}: {each.why or each.kind}"))

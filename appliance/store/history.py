@@ -1,6 +1,7 @@
 """What was tried and what came of it, for people who look back."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ class Past:
 
     `review` is the id of its review, None if it came to none. `outcome` is "running" for one that has not ended.
     `counts`: it uses up an attempt of its head and base. `findings` and `tokens` are None where no text is stored.
+    `dismissed`: path, title, who and reason of each finding that people dismissed.
     """
 
     at: float
@@ -31,6 +33,7 @@ class Past:
     tokens: int | None = None
     seconds: float | None = None
     comment_url: str | None = None
+    dismissed: tuple[Mapping[str, str], ...] = ()
 
 
 class History(Base):
@@ -78,4 +81,10 @@ def _past(tried: Any, done: Any) -> Past:
         usage["input_tokens"] + usage["output_tokens"] if told else None,
         told["seconds"] if told else None,
         done.comment_url,
+        _dismissed(told.get("earlier", ())) if told else (),
     )
+
+
+def _dismissed(earlier: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    names = ("path", "title", "who", "reason")
+    return tuple({name: one[name] for name in names} for one in earlier if one["state"] == "dismissed")

@@ -13,12 +13,12 @@ from appliance.core.plan import Record
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 from appliance.store.base import Base, standing
-from appliance.tables import attempts, pulls, reviews
+from appliance.tables import attempts, findings, pulls, reviews
 
 
 @dataclass(frozen=True)
 class PullRow:
-    """One line of `appliance status`."""
+    """One line of `appliance status`. `dismissed`: path, title, who and reason of each finding."""
 
     target: str
     head: str
@@ -26,6 +26,7 @@ class PullRow:
     attempts: int
     next_try: float | None
     reason: str
+    dismissed: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ class Pulls(Base):
         query = sa.select(pulls).where(pulls.c.open).order_by(pulls.c.repository, pulls.c.number)
         with self._engine.connect() as db:
             leased = set(db.execute(sa.select(attempts.c.target).where(attempts.c.ended_at.is_(None))).scalars())
+            dismissed = _by_target(db.execute(sa.select(findings).where(findings.c.state == "dismissed")))
             return [
                 PullRow(
                     row.target,
@@ -168,6 +170,10 @@ class Pulls(Base):
                     row.attempts,
                     row.next_try,
                     "a review runs" if row.target in leased else row.reason,
+                    tuple(
+                        {"path": one.path, "title": one.title, "who": one.who, "reason": one.reason}
+                        for one in dismissed.get(row.target, ())
+                    ),
                 )
                 for row in db.execute(query)
             ]
