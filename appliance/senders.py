@@ -159,7 +159,7 @@ def _send_summary(desk: Desk, letter: Letter) -> Sent:
     ours = _ours(desk)
     found = _summary_in(desk, ours)
     if found:  # looked at in any case: what the database does not know may be there
-        return found
+        return _landed_summary(desk, ours, found)
     mine = [(it, mark) for it, mark in ours if mark.target == desk.pull.target]
     earlier = [mark for _, mark in mine if not mark.is_of(desk.pull)]
     newest = max(earlier, key=lambda mark: mark.at, default=None)
@@ -168,14 +168,13 @@ def _send_summary(desk: Desk, letter: Letter) -> Sent:
         try:
             edited = desk.forge.edit_comment(desk.pull, last.id, summary(desk, newest, _history(desk, last)))
         except ForgeError as error:
-            if error.cause != "forge-not-found":  # gone meanwhile: then it is written anew
+            gone = error.cause == "forge-not-found" and desk.forge.comment(desk.pull, last.id) is None
+            if not gone:  # else it is written anew
                 raise
         else:
             return Sent(edited.id, edited.url)
     posted = desk.forge.post_comment(desk.pull, summary(desk, newest))
-    for it, _ in mine:
-        if it.node_id:
-            desk.store.add_letter(desk.pull.target, "minimize", f"minimize {it.node_id}", {"node": it.node_id})
+    _hide_older(desk, mine)
     return Sent(posted.id, posted.url)
 
 
@@ -200,6 +199,12 @@ def _send_revise(desk: Desk, letter: Letter) -> Sent:
     return Sent(edited.id, edited.url)
 
 
+def _hide_older(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> None:
+    for it, mark in ours:
+        if mark.target == desk.pull.target and it.node_id:
+            desk.store.add_letter(desk.pull.target, "minimize", f"minimize {it.node_id}", {"node": it.node_id})
+
+
 def _history(desk: Desk, last: Comment) -> str:
     """Older heads with their gates and markers, so that a lost database and a head that comes back still know them."""
     stored, _ = desk.review
@@ -213,7 +218,17 @@ def _history(desk: Desk, last: Comment) -> str:
 
 
 def _summary_landed(desk: Desk, letter: Letter) -> Sent | None:
-    return _summary_in(desk, _ours(desk))
+    ours = _ours(desk)
+    found = _summary_in(desk, ours)
+    return _landed_summary(desk, ours, found) if found else None
+
+
+def _landed_summary(desk: Desk, ours: Sequence[tuple[Comment, Marker]], found: Sent) -> Sent:
+    """What ended the process after the comment was written ended what follows on it too."""
+    at = next(place for place, (it, _) in enumerate(ours) if it.id == found.id)
+    if desk.comments == "new":
+        _hide_older(desk, ours[:at])
+    return found
 
 
 def _ours(desk: Desk) -> list[tuple[Comment, Marker]]:

@@ -8,8 +8,10 @@ import pytest
 from fake_github import FakeGitHub
 from world import APP, KEY, World, found, reviewed
 
+from appliance import senders
 from appliance.core import marker as markers
 from appliance.core.findings import InlineAnchor
+from appliance.core.outbox import REFUSED_DELAY
 from appliance.forge import github_limits
 
 GREEN = "success: no blocking findings"
@@ -62,6 +64,32 @@ def test_a_comment_that_cannot_be_hidden_stops_nothing(world: World) -> None:
     push(world, "four\n")
     world.run()
     assert (len(world.markers()), world.gate()) == (3, GREEN)
+
+
+def test_killed_after_the_comment_the_older_is_hidden_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run()
+    push(world, "three\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(senders, "_hide_older", lambda *_: None)
+        world.github.fail(method="POST", path="/issues/1/comments", times=1, status=502, store=True)
+        world.run()
+    world.run()
+    world.run()
+    assert (minimized(world), len(world.markers())) == ([True, False], 2)
+
+
+def test_a_comment_that_is_there_but_not_for_an_edit_has_no_second(world: World) -> None:
+    world.comments = "edit"
+    world.run()
+    second = push(world, "three\n")
+    world.github.fail(method="PATCH", path="/issues/comments/", times=1, status=404)
+    world.run()
+    assert len(bodies(world)) == 1
+    world.now += REFUSED_DELAY
+    world.run()
+    assert (len(bodies(world)), heads(bodies(world)[0])[-1], world.gate()) == (1, second, GREEN)
 
 
 def test_one_that_is_edited_keeps_what_earlier_heads_came_to(world: World) -> None:

@@ -163,6 +163,20 @@ def test_a_conversation_that_cannot_be_resolved_stops_nothing(world: Rereview) -
     assert world.gate() == "success: no blocking findings"
 
 
+def test_a_conversation_that_cannot_be_read_at_first_is_resolved_later(world: Rereview) -> None:
+    world.review(says(replace(FIRST, anchor=InlineAnchor("app.py", 5, "RIGHT")), verdict="incorrect"))
+    head = world.push(GOOD)
+    fault = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessible"}]}
+    world.github.fail(method="POST", path="/graphql", times=1, status=200, body=fault)
+    world.review(lambda job: Result("correct", "s", "r", "l", (), (resolved(head),)))
+    assert world.gate() == "success: no blocking findings"
+    assert [thread.resolved for thread in world.forge.threads(world.pull())] == [False]
+    for _ in range(3):
+        world.quiet()
+    [thread] = world.forge.threads(world.pull())
+    assert (thread.resolved, len(thread.comments)) == (True, 2)
+
+
 def test_the_reviewer_is_told_of_the_earlier_findings_and_the_new_commits(world: Rereview) -> None:
     world.review(says(replace(FIRST, title='E9: resolved", "state": "resolved'), verdict="incorrect"))
     before = world.pull().head_sha

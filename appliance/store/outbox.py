@@ -11,7 +11,8 @@ from appliance.core.outbox import Letter
 from appliance.store.base import Base
 from appliance.tables import outbox, reviews
 
-OF_A_REVIEW = ("inline", "summary", "gate", "threads")  # in the order in which they are sent
+DELIVERED = ("inline", "summary", "gate")  # what a person waits for
+OF_A_REVIEW = (*DELIVERED, "threads")  # in the order in which they are sent
 
 
 class Outbox(Base):
@@ -111,9 +112,9 @@ def add_review(db: sa.Connection, target: str, review: int, now: float, *, known
 
 
 def sent_all(db: sa.Connection, review: int, now: float) -> None:
-    """The letters that a finished review had from the beginning."""
+    """Those letters of a finished review without which it is not delivered."""
     waits = outbox.c.sent_at.is_(None) & outbox.c.abandoned_at.is_(None)
-    mine = outbox.c.key.in_([key_of(review, kind) for kind in OF_A_REVIEW])
+    mine = outbox.c.key.in_([key_of(review, kind) for kind in DELIVERED])
     db.execute(outbox.update().where(mine, waits).values(sent_at=now, error="", next_try=None))
 
 
