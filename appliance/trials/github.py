@@ -28,6 +28,7 @@ How = Literal["empty", "short", "stale", "truncated", "cut off", "answer", "hang
 @dataclass(frozen=True)
 class Trouble:
     """What goes wrong with the requests of `method` whose path holds `route`: the first `skip` of them go well.
+    Of GraphQL the path ends with `#` and what is asked for.
 
     `stored`: what was to be written is written all the same. `answer`: `status`, `headers` and `message`; `short`: a
     list without its last entry; `stale`: as it was when the trial began; `truncated`: half of the JSON, `cut off` under
@@ -221,7 +222,7 @@ def _edit_comment(github: GitHub, state: State, _: dict[str, str], body: Json, n
             if found["id"] == int(number):
                 found["body"] = body["body"]
                 github.changed(pull)
-                github.note("edit", str(pull.number), body["body"])
+                github.note("edit", str(pull.number), body["body"], found["user"]["login"])
                 return Reply(200, found)
     raise Refusal(404, "Not Found")
 
@@ -242,9 +243,15 @@ def comment(github: GitHub, state: State, body: str, author: str) -> dict[str, J
         "body": body,
         "html_url": f"{github.url}/{REPOSITORY}/issues#comment-{state.count}",
         "user": {"login": author},
+        "minimized": False,
+        "reactions": [],
         "created_at": stamp(github.clock()),
         "updated_at": stamp(github.clock()),
     }
+
+
+def _find(state: State, wanted: Callable[[dict[str, Json]], bool]) -> dict[str, Json] | None:
+    return next((one for pull in state.pulls.values() for one in pull.comments if wanted(one)), None)
 
 
 def _post_status(github: GitHub, state: State, _: dict[str, str], body: Json, sha: str) -> Reply:
@@ -319,11 +326,17 @@ def _post_reply(github: GitHub, state: State, _: dict[str, str], body: Json, num
 def _graphql(github: GitHub, state: State, _: dict[str, str], body: Json) -> Reply:
     query, given = body["query"], body.get("variables") or {}
     if "resolveReviewThread" in query:
-        for thread in (one for pull in state.pulls.values() for one in pull.threads if one["id"] == given["id"]):
-            thread["resolved"] = True
+        found = [one for pull in state.pulls.values() for one in pull.threads if one["id"] == given["id"]]
+        if not found:
+            return _no_node(given["id"])
+        found[0]["resolved"] = True
         github.note("resolve", given["id"])
         return Reply(200, {"data": {"resolveReviewThread": {"thread": {"isResolved": True}}}})
     if "minimizeComment" in query:
+        hidden = _find(state, lambda one: one["node_id"] == given["id"])
+        if hidden is None:
+            return _no_node(given["id"])
+        hidden["minimized"] = True
         github.note("minimize", given["id"])
         return Reply(200, {"data": {"minimizeComment": {"minimizedComment": {"isMinimized": True}}}})
     if "viewer" in query:
@@ -334,6 +347,12 @@ def _graphql(github: GitHub, state: State, _: dict[str, str], body: Json) -> Rep
     else:
         told = {"reviews": {"totalCount": len(pull.reviews)}}
     return Reply(200, {"data": {"repository": {"pullRequest": told}}})
+
+
+def _no_node(name: str) -> Reply:
+    """What GraphQL refuses, it refuses with 200."""
+    told = {"type": "NOT_FOUND", "message": f"Could not resolve to a node with the global id of '{name}'."}
+    return Reply(200, {"data": None, "errors": [told]})
 
 
 def _connection(nodes: list[Json]) -> Json:
@@ -355,8 +374,18 @@ def _thread(thread: dict[str, Json]) -> Json:
     return {**shown, "comments": _connection(told)}
 
 
-def _react(github: GitHub, _: State, __: dict[str, str], body: Json, number: str) -> Reply:
-    return Reply(201, {"id": 1, "content": body["content"]})
+def _react(github: GitHub, state: State, _: dict[str, str], body: Json, number: str) -> Reply:
+    found = _find(state, lambda one: one["id"] == int(number))
+    if found is None:
+        raise Refusal(404, "Not Found")
+    told = {"content": body["content"], "user": {"login": LOGIN}}
+    for each in found["reactions"]:
+        if (each["content"], each["user"]) == (told["content"], told["user"]):
+            return Reply(200, each)
+    state.count += 1
+    found["reactions"].append({"id": state.count, **told})
+    github.note("react", number, body["content"])
+    return Reply(201, found["reactions"][-1])
 
 
 def _permission(_: GitHub, __: State, ___: dict[str, str], ____: Json, user: str) -> Reply:
@@ -436,10 +465,12 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.loads(raw) if raw else None
+        asked = parts.path + (f"#{_asked_for(body['query'])}" if body and parts.path == "/graphql" else "")
         with self.github.lock:
-            self.github.asked.append(f"{self.command} {parts.path}")
-            fault = self.github.fault(self.command, parts.path) if "redirected" not in query else None
-            reply = self._reply(parts.path, query, json.loads(raw) if raw else None, fault)
+            self.github.asked.append(f"{self.command} {asked}")
+            fault = self.github.fault(self.command, asked) if "redirected" not in query else None
+            reply = self._reply(parts.path, query, body, fault)
         if fault and fault.how == "hang":
             time.sleep(HANG_SECONDS)
         if fault and fault.how in ("hang", "drop"):
@@ -492,9 +523,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
+def _asked_for(query: str) -> str:
+    known = ("resolveReviewThread", "minimizeComment", "viewer", "reviewThreads", "reviews", "node")
+    return next((name for name in known if name in query), "")
+
+
 def _cut(payload: Json, how: str) -> Json:
     if isinstance(payload, list):
         return [] if how == "empty" else payload[:-1]
     if isinstance(payload, dict):
-        return {key: _cut(value, how) if isinstance(value, list) else value for key, value in payload.items()}
+        return {key: _cut(value, how) for key, value in payload.items()}
     return payload

@@ -6,7 +6,7 @@ and then says it, or an answer of the API as `model-failures.json` spells it.
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -14,6 +14,11 @@ from typing import Any
 import httpx
 
 _RANGE = re.compile(r"git diff ([0-9a-f]{40}) ([0-9a-f]{40})")
+_PART = re.compile(r"this is pass (\d+) of (\d+)\.")
+_LISTED = re.compile(r"## Changed files: .*\n((?:- .*\n)*)")
+_PATH = re.compile(r'- \S+ ("(?:[^"\\]|\\.)*")')
+_EARLIER = re.compile(r"- (E\d+) at [0-9a-f]{40}: (\{.*\})")
+TRIMMED = "its diff is large: read only the first"
 SSE = {"content-type": "text/event-stream"}
 Step = str | Mapping[str, Any]
 
@@ -40,16 +45,28 @@ def _result(verdict: str, *findings: dict[str, Any], **more: Any) -> dict[str, A
 class Answer:
     """`truth`: what a gate may make of it, `success`, `failure` or `error`; empty if it is no review at all.
 
-    `looks`: it runs a command first.
+    `looks`: it runs a command first. `earlier`: what it says of each finding of an earlier head, with the commit
+    (`{head}` is the head) and the evidence.
     """
 
     said: str | dict[str, Any]
     truth: str = ""
     looks: bool = True
+    earlier: tuple[str, str, str] | None = None
 
-    def text(self, token: str) -> str:
-        said = self.said if isinstance(self.said, str) else json.dumps(self.said)
-        return said.replace("{token}", token)
+    @property
+    def blocks(self) -> frozenset[str]:
+        """The titles of what it finds and must be fixed."""
+        found = self.said["findings"] if isinstance(self.said, dict) and self.truth else []
+        return frozenset(each["title"] for each in found if each["priority"] <= 1)
+
+    def text(self, token: str, asked: Collection[str], head: str) -> str:
+        said = self.said
+        if isinstance(said, dict) and self.earlier:
+            state, commit, evidence = self.earlier
+            told = {"state": state, "commit": commit.replace("{head}", head), "evidence": evidence}
+            said = said | {"earlier": [{"id": name, **told} for name in asked]}
+        return (said if isinstance(said, str) else json.dumps(said)).replace("{token}", token)
 
 
 _CUT = json.dumps(_result("correct"))
@@ -84,13 +101,22 @@ ANSWERS = {
     "two objects": Answer(_CUT + _CUT),
     "empty": Answer(""),
     "blind": Answer(_result("correct"), looks=False),
+    "resolved": Answer(_result("correct"), "success", earlier=("resolved", "{head}", "The line is gone.")),
+    "obsolete": Answer(_result("correct"), "success", earlier=("obsolete", "", "It is code of another kind now.")),
+    "still open": Answer(_result("correct"), "success", earlier=("open", "", "It is there.")),
+    "resolved, without evidence": Answer(_result("correct"), "success", earlier=("resolved", "{head}", " ")),
+    "resolved in no commit": Answer(_result("correct"), "success", earlier=("resolved", "f" * 40, "It is gone.")),
     "unable to review": Answer(_result("correct", reasoning="I am unable to review: bwrap failed."), "success"),
 }
 
 
 @dataclass(frozen=True)
 class Said:
-    """A whole answer that went out: for which head and merge base, and whether a command had worked before it."""
+    """A whole answer that went out: for which head and merge base, and whether a command had worked before it.
+
+    `part` of `parts` passes, over `files` (`trimmed`: not the whole of each); `asked` are the titles of the findings of
+    earlier heads that it was asked about.
+    """
 
     at: int
     token: str
@@ -98,10 +124,22 @@ class Said:
     head: str
     merge_base: str
     looked: bool
+    part: int
+    parts: int
+    files: frozenset[str]
+    trimmed: bool
+    asked: frozenset[str]
 
     @property
     def valid(self) -> bool:
         return bool(self.answer.truth) and self.looked
+
+    @property
+    def resolves(self) -> frozenset[str]:
+        """The titles of what it shows to be no more: with evidence, and a commit that there is."""
+        state, commit, evidence = self.answer.earlier or ("open", "", "")
+        shown = bool(evidence.strip()) and (state == "obsolete" or (state == "resolved" and commit == "{head}"))
+        return self.asked - self.answer.blocks if shown else frozenset()
 
 
 @dataclass
@@ -141,10 +179,25 @@ class Model(httpx.AsyncBaseTransport):
                 command = {"cmd": f"git diff {merge_base} {head}"}
                 return _stream(_completed(_call("exec_command", command), self.usage))
             self._next += 1
-            said = Said(self.tick(), f"trial-{len(self.book)}-{head[:8]}", answer, head, merge_base, False)
-            said = Said(said.at, said.token, answer, head, merge_base, self.works and bool(outputs))
+            prompt = "\n".join(_texts(body["input"]))
+            part = _PART.search(prompt)
+            listed = _LISTED.search(prompt)
+            earlier = {name: json.loads(told)["title"] for name, told in _EARLIER.findall(prompt)}
+            said = Said(
+                at=self.tick(),
+                token=f"trial-{len(self.book)}-{head[:8]}",
+                answer=answer,
+                head=head,
+                merge_base=merge_base,
+                looked=self.works and bool(outputs),
+                part=int(part[1]) if part else 1,
+                parts=int(part[2]) if part else 1,
+                files=frozenset(map(json.loads, _PATH.findall(listed[1] if listed else ""))),
+                trimmed=TRIMMED in prompt,
+                asked=frozenset(earlier.values()),
+            )
             self.book.append(said)
-            return _stream(_completed(_message(answer.text(said.token)), self.usage))
+            return _stream(_completed(_message(answer.text(said.token, earlier, head)), self.usage))
         self._next += 1
         return _wire(step, self.usage)
 
@@ -165,6 +218,13 @@ def _wire(step: Mapping[str, Any], usage: int) -> httpx.Response:
         return _stream(_completed(item, usage))
     events = _completed(_message(step["text"]), usage)
     return _stream(events[:2], drop=True) if step.get("drop") else _stream(events)
+
+
+def _texts(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for item in items:
+        for part in item.get("content") or ():
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                yield part["text"]
 
 
 class _Bytes(httpx.AsyncByteStream):

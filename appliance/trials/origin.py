@@ -1,5 +1,6 @@
 """The repository of the trials: made once, read by all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ _PERSON = {
 @dataclass(frozen=True)
 class Origin:
     """`head` is a change on `main`, `pushed` one more on top, `empty` none at all, `advanced` what `main` becomes,
-    `ruled` the same with rules for reviews.
+    `ruled` the same with rules for reviews. `large` is `head` with more files, each of some thousand bytes.
 
     `release` left `main` one commit earlier, so that `head` is another change towards it.
     """
@@ -30,6 +31,8 @@ class Origin:
     empty: str
     root: str
     ruled: str
+    large: str
+    changed: Mapping[tuple[str, str], frozenset[str]]  # the paths of each change, by head and merge base
 
     def merge_base(self, head: str, base_ref: str) -> str:
         return self.root if base_ref == "release" else self.main
@@ -54,7 +57,14 @@ def make(path: Path) -> Origin:
     advanced = _commit(path, "Go on", {"NEWS": "More.\n"})
     git(["checkout", "--quiet", "-b", "ruled"], cwd=path, timeout=SECONDS)
     ruled = _commit(path, "Rules", {"AGENTS.md": "# Code review rules\nSums are whole numbers.\n"})
-    return Origin(path, main, release, advanced, head, pushed, empty, root, ruled)
+    git(["checkout", "--quiet", "-b", "large", head], cwd=path, timeout=SECONDS)
+    large = _commit(path, "Much", {f"part{n}.py": f"# {'part ' * 400}\nPART = {n}\n" for n in range(3)})
+    changed = {(of, base): _changed(path, of, base) for of in (head, pushed, empty, large) for base in (main, root)}
+    return Origin(path, main, release, advanced, head, pushed, empty, root, ruled, large, changed)
+
+
+def _changed(path: Path, head: str, base: str) -> frozenset[str]:
+    return frozenset(git(["diff", "--name-only", base, head], cwd=path, timeout=SECONDS).out.split())
 
 
 def _commit(path: Path, message: str, files: dict[str, str]) -> str:

@@ -18,8 +18,8 @@ from appliance.selftest import nested_probe
 from appliance.trials import oracle, origin
 from appliance.trials.oracle import COUNTS, Wrong
 from appliance.trials.origin import Origin
+from appliance.trials.row import Row
 from appliance.trials.stage import Stage, cure
-from appliance.trials.table import Row
 
 CYCLE = 301.0  # seconds from one cycle to the next, by the trial's clock
 HEALING = 8 * 3600.0  # the same once all is cured: longer than any wait, and a midnight comes
@@ -72,7 +72,7 @@ def _played(row: Row, stage: Stage) -> Iterator[Wrong]:
     stage.line.kill, stage.line.writes = row.kill, 0
     for _ in range(row.cycles):
         stage.run(CYCLE)
-    yield from oracle.attempts(stage, row.failed)
+    yield from oracle.attempts(stage, row.failed, heard=row.heard)
     cure(stage)
     failed = row.failed
     if row.gives_up:
@@ -83,7 +83,11 @@ def _played(row: Row, stage: Stage) -> Iterator[Wrong]:
     wrong: list[Wrong] = []
     for _ in range(HEALS):
         stage.run(HEALING)
-        wrong = [*oracle.results(stage), *oracle.standing(stage, row.end)]
+        wrong = [
+            *oracle.results(stage),
+            *oracle.standing(stage, row.end),
+            *oracle.surroundings(stage, row.given_up),
+        ]
         if not wrong:
             break
     yield from wrong

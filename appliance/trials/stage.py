@@ -47,7 +47,10 @@ class Line(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)
-        writes = request.method != "GET" and not request.url.path.endswith("/graphql")
+        reads = request.method == "GET" or (
+            request.url.path.endswith("/graphql") and b"mutation" not in request.content
+        )
+        writes = not reads
         self.writes += writes
         due = self.kill if self.kill and writes and self.kill[1] == self.writes else None
         if due and due[0] == "before":
@@ -100,6 +103,7 @@ class Stage:
         self.crashes: list[str] = []
         self.kills = 0
         self.store_kill = False
+        self.edits = settings.get("APPLIANCE_COMMENT_MODE") == "edit"
         self._settings = Settings(
             **{  # type: ignore[arg-type]
                 "GITHUB_TOKEN": TOKEN,
@@ -258,6 +262,24 @@ class Stage:
         self._change(base=self.origin.ruled)
         self.asked_again = self.tick()
 
+    def blocking_review(self) -> None:
+        self.model.play("P1")
+        self.run(301)
+        self.model.play("clean")
+
+    def base_drifts(self) -> None:
+        """So many commits of the base that what the model said before counts no more."""
+        self._change(base=self.origin.advanced)
+        self.asked_again = self.tick()
+
+    def delete_comment(self) -> None:
+        """Somebody deletes our newest comment."""
+        with self.github.lock:
+            pull = self.github.state.pulls[1]
+            ours = [one for one in pull.comments if one["user"]["login"] == github.LOGIN]
+            pull.comments.remove(ours[-1])
+            self.github.changed(pull)
+
     def chatter(self) -> None:
         with self.github.lock:
             state = self.github.state
@@ -270,6 +292,18 @@ class Stage:
             state = self.github.state
             pull = state.pulls[1]
             pull.comments.append(github.comment(self.github, state, text, author))
+            self.github.changed(pull)
+
+    def thread_of_bob(self) -> None:
+        """Somebody else's conversation on the line, which quotes a finding of ours with its tag."""
+        with self.github.lock:
+            state = self.github.state
+            pull = state.pulls[1]
+            said = pull.threads[0]["comments"][0]["body"] if pull.threads else "A defect"
+            first = github.comment(self.github, state, said.partition("<!--")[0], "bob")
+            pull.threads.append(
+                {"id": f"T{first['id']}", "path": github.CHANGED, "resolved": False, "comments": [first]}
+            )
             self.github.changed(pull)
 
     def command(self, text: str) -> None:
@@ -310,11 +344,19 @@ def _plays(how: str) -> Callable[[Stage], None]:
 
 _DOES: dict[str, Callable[[Stage], None]] = {
     "a good review": lambda stage: stage.run(301),
+    "a review that blocks": Stage.blocking_review,
     "a restart": Stage.restart,
     "the database is lost": Stage.lose_database,
     "a person asks again": Stage.retry,
     "100 other comments": Stage.chatter,
     "our comment is copied": Stage.copy_marker,
+    "many files": lambda stage: stage._change(head=stage.origin.large),
+    "the base drifts": Stage.base_drifts,
+    "our comment is deleted": Stage.delete_comment,
+    "bob talks of the same": Stage.thread_of_bob,
+    "a maintainer comments /review pause": lambda stage: stage.command("/review pause"),
+    "a maintainer comments /review resume": lambda stage: stage.command("/review resume"),
+    "a stranger comments /review pause": lambda stage: stage.says("/review pause", "mallory"),
     "a push": lambda stage: stage._change(head=stage.origin.pushed),
     "a force-push back": lambda stage: stage._change(head=stage.origin.head),
     "another base": lambda stage: stage._change(base_ref="release", base=stage.origin.release),

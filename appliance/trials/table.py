@@ -1,87 +1,45 @@
 """The faults, one row each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from appliance.trials.beside import beside
 from appliance.trials.github import How, Trouble
 from appliance.trials.model import ANSWERS, Step, failures
+from appliance.trials.row import (
+    BRANCHES,
+    COMMENTS,
+    PULL,
+    PULLS,
+    READS_GO_WRONG,
+    REVIEWS,
+    SECONDARY,
+    STATUS,
+    STATUS_LIST,
+    WRITES_GO_WRONG,
+    Row,
+    bad,
+    context,
+    down,
+    look,
+    refusals,
+    status,
+    stored,
+)
 
-COMMENTS, STATUS_LIST, STATUS, PULLS, PULL = (
-    r"/issues/\d+/comments$",
-    r"/statuses$",
-    r"/statuses/",
-    "/pulls$",
-    r"/pulls/\d+$",
-)
-REVIEWS, BRANCHES = r"/pulls/\d+/reviews$", "/branches/"
-LATER = (("retry-after", "90"),)
-SPENT = (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1200"))
-SECONDARY = "You have exceeded a secondary rate limit."
-READS_GO_WRONG: tuple[How, ...] = (
-    *("empty", "short", "stale", "truncated", "cut off"),
-    *("hang", "drop", "redirect", "elsewhere"),
-)
-WRITES_GO_WRONG: tuple[How, ...] = ("hang", "drop", "cut off", "truncated")
 PART = 12  # with --fast: each so manyth, and the first of each outcome and each row of REPLAY
-
-
-@dataclass(frozen=True)
-class Row:
-    """`source` is the row of REPLAY, the outcome, the model's or the forge's failure that it stands for.
-
-    First `before` happens, with nothing wrong. Then the `faults` hold, the model plays `script`, what stands in `then`
-    happens at once, what stands in `asked` while the model is asked, and `cycles` cycles run; `kill` is where the
-    appliance dies on the way. `failed` attempts count afterwards. Then all is cured, and within some cycles
-    everything has to be right. `end`: what the gate shows then, where no review says it; `gives_up`: so does it before
-    a person asks for another try. `settings` by the name of their variable.
-    `codex`: what it comes to is Codex's own doing, so it is tried with the real one. `fast`: with `--fast` too.
-    """
-
-    source: str
-    name: str
-    before: tuple[str, ...] = ()
-    faults: tuple[Trouble, ...] = ()
-    script: tuple[Step, ...] = ("clean",)
-    then: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
-    cycles: int = 2
-    kill: tuple[str, int] | None = None
-    failed: int = 0
-    end: str | None = None
-    gives_up: bool = False
-    codex: bool = False
-    settings: dict[str, str] = field(default_factory=dict)
-    fast: bool = False
-
-    @property
-    def title(self) -> str:
-        return f"{self.source}: {self.name}"
-
-    @property
-    def group(self) -> str:
-        return "REPLAY" if self.source[0] == "R" else self.source.partition(":")[0]
-
-    @property
-    def injected(self) -> str:
-        """In words, for whoever looks at one that failed."""
-        script = [step if isinstance(step, str) else "as model-failures.json says" for step in self.script]
-        parts = {
-            "before": ", ".join(self.before),
-            "at the forge": "; ".join(map(str, self.faults)),
-            "the model": ", ".join(script),
-            "then": ", ".join(self.then),
-            "during the review": ", ".join(self.asked),
-            "killed": f"{self.kill[0]} write {self.kill[1]}" if self.kill else "",
-        }
-        return "; ".join(f"{name}: {what}" for name, what in parts.items() if what)
 
 
 def rows(now: float) -> list[Row]:
     """All of them; `now` is when they run, for what the model's API says of a time."""
-    made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves()]
+    made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves(), *beside()]
     every = [*made, *_killed(made)]
+    shown = ("REPLAY", "outcome", "move")
+    besides = ("command", "beside")
     firsts = {
-        row.source: n for n, row in reversed(list(enumerate(every))) if row.group in ("REPLAY", "outcome", "move")
+        row.source: n
+        for n, row in reversed(list(enumerate(every)))
+        if row.group in shown or (row.group in besides and not row.faults)
     }
     chosen = {*firsts.values(), *range(0, len(every), PART)}
     return [replace(row, fast=n in chosen) for n, row in enumerate(every)]
@@ -94,32 +52,32 @@ def _outcomes() -> Iterator[Row]:
     yield Row("outcome:reviewed", "with a finding that blocks", script=("P1",))
     yield Row("outcome:model-output", "prose, once", script=("prose",), cycles=1, failed=1)
     yield Row("outcome:model-output", "prose, every time", script=("prose",), cycles=4, failed=3, gives_up=True)
-    yield Row("outcome:timeout", "out of time", then=("Codex takes too long",), script=(_look(),), cycles=1, failed=1)
-    yield Row("outcome:context-too-large", "too large", script=(_context(),), cycles=1, failed=1)
-    yield Row("outcome:turn-failed", "the input is refused", script=(_bad(),), cycles=1, failed=1)
+    yield Row("outcome:timeout", "out of time", then=("Codex takes too long",), script=(look(),), cycles=1, failed=1)
+    yield Row("outcome:context-too-large", "too large", script=(context(),), cycles=1, failed=1)
+    yield Row("outcome:turn-failed", "the input is refused", script=(bad(),), cycles=1, failed=1)
     limit = {"APPLIANCE_TOKENS_PER_REVIEW": "200000"}
     big = ("each request takes 150,000 tokens",)
-    yield Row("outcome:token-budget", "of the review", then=big, script=(_look(),), cycles=1, failed=1, settings=limit)
+    yield Row("outcome:token-budget", "of the review", then=big, script=(look(),), cycles=1, failed=1, settings=limit)
     day = {"APPLIANCE_TOKENS_PER_DAY": "200000"}
-    yield Row("outcome:day-budget", "of the day", then=big, script=(_look(),), settings=day)
+    yield Row("outcome:day-budget", "of the day", then=big, script=(look(),), settings=day)
     yield Row("outcome:sandbox", "the self-test fails", then=("the self-test fails",))
     yield Row("outcome:sandbox", "dies during a review", then=("commands fail in bwrap", "the sandbox dies"))
     yield Row("outcome:sandbox", "dies, and is well again at once", then=("commands fail in bwrap",), cycles=1)
     yield Row("outcome:sandbox", "and the model says that all is well", then=("commands fail in bwrap",))
     yield Row("outcome:workstation", "Codex does not start", then=("Codex does not start",))
     yield Row("outcome:workstation", "the disk is full as the review ends", then=("the disk is full",), cycles=1)
-    yield Row("outcome:login", "the key is refused", script=(_status(401, "invalid_api_key"),), cycles=3)
-    yield Row("outcome:quota", "usage limit without a reset", script=(_status(429, "insufficient_quota"),), cycles=3)
-    yield Row("outcome:model-refused", "no such model", script=(_status(404, "model_not_found"),), cycles=3)
+    yield Row("outcome:login", "the key is refused", script=(status(401, "invalid_api_key"),), cycles=3)
+    yield Row("outcome:quota", "usage limit without a reset", script=(status(429, "insufficient_quota"),), cycles=3)
+    yield Row("outcome:model-refused", "no such model", script=(status(404, "model_not_found"),), cycles=3)
     yield Row("outcome:model-unreachable", "connection refused", script=(refused,), cycles=4)
-    yield Row("outcome:forge-unreachable", "before anything is known", faults=(_down("GET", "."),), cycles=3)
+    yield Row("outcome:forge-unreachable", "before anything is known", faults=(down("GET", "."),), cycles=3)
     yield Row("outcome:superseded", "a push during the review", asked=("a push",), cycles=1)
     yield Row("outcome:superseded", "closed during the review", asked=("closed",), cycles=1)
-    yield Row("outcome:interrupted", "killed once", then=("killed during the review",), script=(_look(),), cycles=1)
-    yield Row("outcome:interrupted", "killed twice", then=("killed during the review",), script=(_look(),), cycles=2)
+    yield Row("outcome:interrupted", "killed once", then=("killed during the review",), script=(look(),), cycles=1)
+    yield Row("outcome:interrupted", "killed twice", then=("killed during the review",), script=(look(),), cycles=2)
     killed = ("killed during the review",)
-    yield Row("outcome:interrupted", "killed three times", then=killed, script=(_look(),), cycles=3, failed=1)
-    yield Row("outcome:interrupted", "out of memory", then=("Codex is killed",), script=(_look(),), cycles=1)
+    yield Row("outcome:interrupted", "killed three times", then=killed, script=(look(),), cycles=3, failed=1)
+    yield Row("outcome:interrupted", "out of memory", then=("Codex is killed",), script=(look(),), cycles=1)
 
 
 def _replayed() -> Iterator[Row]:
@@ -134,12 +92,12 @@ def _replayed() -> Iterator[Row]:
     )
     yield Row("R24", "422 for the number of statuses", faults=(full,), cycles=3)
     yield Row("R24", "thirty cycles without a change", cycles=30)
-    for status in (500, 502, 503, 504):
-        yield Row("R25", f"the comment is stored, then {status}", faults=(_stored(COMMENTS, status),))
+    for code in (500, 502, 503, 504):
+        yield Row("R25", f"the comment is stored, then {code}", faults=(stored(COMMENTS, code),))
     yield Row("R25", "stored, then cut off", faults=(Trouble("POST", COMMENTS, "cut off", stored=True, times=1),))
     yield Row("R25", "stored, then no answer", faults=(Trouble("POST", COMMENTS, "hang", stored=True, times=1),))
     yield Row("R25", "stored, then the line breaks", faults=(Trouble("POST", COMMENTS, "drop", stored=True, times=1),))
-    once = _stored(REVIEWS, 502)
+    once = stored(REVIEWS, 502)
     yield Row("R25", "the comments on lines are stored, then 502", faults=(once,), script=("P1",))
     for what in ("empty", "short", "truncated", "stale", "hang"):
         lists = Trouble("GET", REVIEWS, what, times=2)
@@ -152,7 +110,7 @@ def _replayed() -> Iterator[Row]:
     for how in ("empty", "short"):
         lists = Trouble("GET", COMMENTS, how)
         yield Row("R28", f"{how} comments, the database is lost", before=again, faults=(lists,), cycles=3)
-    yield Row("R28", "502 for the comments", before=again, faults=(_down("GET", COMMENTS),), cycles=3)
+    yield Row("R28", "502 for the comments", before=again, faults=(down("GET", COMMENTS),), cycles=3)
     yield Row("R28", "empty statuses", before=again, faults=(Trouble("GET", STATUS_LIST, "empty"),))
     yield Row("R29", "101 comments, the marker on page 2", before=("a good review", "100 other comments", *again[1:]))
     yield Row("R31", "a push while Codex runs", asked=("a push",))
@@ -203,18 +161,18 @@ def _forges() -> Iterator[Row]:
                 before=("a good review", "a push"),
                 faults=(fault,),
             )
-        for what, fault in _refusals("GET", route).items():
+        for what, fault in refusals("GET", route).items():
             yield Row(f"forge:{what}-{name}", "a new head", before=("a good review", "a push"), faults=(fault,))
     for name, route in {"comment": COMMENTS, "status": STATUS, "review": REVIEWS}.items():
         script = ("P1",) if name == "review" else ("clean",)  # a finding stands on its line
-        for what, fault in _refusals("POST", route).items():
+        for what, fault in refusals("POST", route).items():
             yield Row(f"forge:{what}-{name}", "before it is stored", faults=(fault,), script=script)
         skips = range(3) if name == "status" else range(1)
-        for status in (500, 502, 503):
+        for code in (500, 502, 503):
             for skip in skips:
-                late = replace(_stored(route, status), skip=skip)
+                late = replace(stored(route, code), skip=skip)
                 yield Row(
-                    f"forge:{status}-{name}",
+                    f"forge:{code}-{name}",
                     f"after storing, write {skip + 1}",
                     faults=(late,),
                     script=script,
@@ -243,29 +201,6 @@ def _forges() -> Iterator[Row]:
     )
 
 
-def _refusals(method: str, route: str) -> dict[str, Trouble]:
-    return {
-        "500": Trouble(method, route, status=500),
-        "502": Trouble(method, route),
-        "403-secondary": Trouble(method, route, status=403, message=SECONDARY),
-        "403-retry-after": Trouble(method, route, status=403, headers=LATER, message=SECONDARY),
-        "403-primary": Trouble(method, route, status=403, headers=SPENT, message="API rate limit exceeded"),
-        "429": Trouble(method, route, status=429, message="Too Many Requests"),
-        "429-retry-after": Trouble(method, route, status=429, headers=LATER, message="Too Many Requests"),
-        "403-permission": Trouble(
-            method,
-            route,
-            status=403,
-            headers=(("x-accepted-github-permissions", "issues=write"),),
-            message="Resource not accessible by personal access token",
-        ),
-        "401": Trouble(method, route, status=401, message="Bad credentials"),
-        "404": Trouble(method, route, status=404, message="Not Found"),
-        "406": Trouble(method, route, status=406, message="too_large"),
-        "422": Trouble(method, route, status=422, message="Validation Failed"),
-    }
-
-
 def _moves() -> Iterator[Row]:
     """What happens to the pull request, while the forge works or not."""
     both = ("the same head into another base",)
@@ -278,17 +213,17 @@ def _moves() -> Iterator[Row]:
         "move:two-bases", "and the model fails for one", before=("a good review", *both), script=("prose",), cycles=1
     )
     yield Row("move:push", "back and forth", before=("a good review", "a push", "a good review", "a force-push back"))
-    yield Row("move:push", "and the gate cannot be set", asked=("a push",), faults=(_down("POST", STATUS),))
+    yield Row("move:push", "and the gate cannot be set", asked=("a push",), faults=(down("POST", STATUS),))
     ruled = ("a good review", "the rules change")
     yield Row("move:rules", "the rules of the base change", before=ruled)
     yield Row("move:rules", "and now it blocks", before=ruled, script=("P1",))
-    yield Row("move:rules", "and the old gate cannot be taken back", before=ruled, faults=(_down("POST", STATUS),))
+    yield Row("move:rules", "and the old gate cannot be taken back", before=ruled, faults=(down("POST", STATUS),))
     yield Row("move:rules", "and the database is lost", before=(*ruled, "the database is lost"))
     yield Row(
         "move:base",
         "and the old gate cannot be taken back",
         before=("a good review", "another base"),
-        faults=(_down("POST", STATUS),),
+        faults=(down("POST", STATUS),),
     )
     yield Row("move:base", "towards release it blocks", before=("a good review", "another base", *blocks))
     yield Row(
@@ -305,21 +240,6 @@ def _moves() -> Iterator[Row]:
         then=("another base",),
         faults=(Trouble("GET", PULL, "stale"),),
     )
-    good = ("a good review",)
-    again = ("a maintainer comments /review",)
-    yield Row("move:command", "/review on a green head", before=good, then=again)
-    yield Row("move:command", "/review, and now it blocks", before=good, then=again, script=("P1",))
-    yield Row("move:command", "/review by a stranger", before=good, then=("a stranger comments /review",))
-    yield Row("move:command", "/review in a quote", before=good, then=("a maintainer quotes /review",))
-    asks = Trouble("GET", "/collaborators/", times=3)
-    yield Row("move:command", "/review, and it is unknown by whom", before=good, then=again, faults=(asks,), cycles=3)
-    reacts = _stored("/reactions$", 502)
-    yield Row("move:command", "/review, the reaction is stored, then 502", before=good, then=again, faults=(reacts,))
-    explain = ("a maintainer comments /review explain 1",)
-    for status in (500, 502):
-        answers = _stored(COMMENTS, status)
-        name = f"/review explain, the answer is stored, then {status}"
-        yield Row("move:command", name, before=good, then=explain, faults=(answers,), cycles=3)
     yield Row("move:closed", "and opened again", before=("a good review", "closed", "a good review", "open again"))
 
 
@@ -334,8 +254,14 @@ def _killed(made: list[Row]) -> Iterator[Row]:
         "R32: another base, same head",
         "R37: and now it blocks",
         "move:two-bases: one blocks",
-        "move:command: /review, and now it blocks",
+        "command:review: and now it blocks",
+        "beside:edit: and now it blocks",
+        "beside:hide: a second head",
+        "beside:resolve: in the new commit",
+        "beside:drift: and now it blocks",
+        "beside:passes: all are clean",
     }
+    numbers = {"beside:resolve: in the new commit": 7}
     for row in made:
         if row.title in chosen:
             yield replace(
@@ -345,34 +271,10 @@ def _killed(made: list[Row]) -> Iterator[Row]:
                 cycles=row.cycles + 1,
             )
             for when in ("before", "after"):
-                for number in (1, 2, 3, 4):
+                for number in range(1, numbers.get(row.title, 4) + 1):
                     yield replace(
                         row,
                         name=f"{row.name}, killed {when} write {number}",
                         kill=(when, number),
                         cycles=row.cycles + 1,
                     )
-
-
-def _down(method: str, route: str) -> Trouble:
-    return Trouble(method, route)
-
-
-def _stored(route: str, status: int) -> Trouble:
-    return Trouble("POST", route, status=status, stored=True, times=1)
-
-
-def _look() -> Step:
-    return {"fn": "exec_command", "args": {"cmd": "true"}}
-
-
-def _status(status: int, code: str) -> Step:
-    return {"status": status, "body": {"error": {"code": code, "message": "no", "type": code}}}
-
-
-def _context() -> Step:
-    return _status(400, "context_length_exceeded")
-
-
-def _bad() -> Step:
-    return _status(400, "bad")
