@@ -4,6 +4,7 @@ Our own secrets are told to it where they are read. They are facts of the proces
 handed the wrong list would leak. It is the one list of them; the model gate takes out by it what comes back.
 """
 
+import re
 import sys
 import threading
 import traceback
@@ -18,6 +19,7 @@ from appliance.core.inert import plain
 from appliance.core.outcomes import Ending
 from appliance.core.redact import encoded, forms, masked, redact
 
+KEY_LINE = 16  # characters; a shorter line of a key tells too little of it, and might be a word
 MAX_PASSING = 40  # values: a login has four, which change with each refresh
 
 _lasting: dict[str | bytes, tuple[str, ...]] = {}  # each with its spellings
@@ -42,6 +44,18 @@ def keep_secret(*values: str | bytes | None, passing: bool = False) -> None:
         # The longest first: one may be a part of another.
         spellings = {form for kept in (_lasting, _passing) for each in kept.values() for form in each}
         _known = tuple(sorted(spellings, key=len, reverse=True))
+
+
+def keep_key(pem: str) -> None:
+    """The same for a private key in PEM: also each of its lines, and its body in one."""
+    body = key_lines(pem, shortest=1)
+    keep_secret(pem, pem.strip(), "\n".join(body), "".join(body), *key_lines(pem))
+
+
+def key_lines(pem: str, shortest: int = KEY_LINE) -> list[str]:
+    """The lines of its body that are long enough to be told from words, however its line ends are written."""
+    lines = [line.strip() for line in re.split(r"\\n|\\r|[\r\n]", pem)]
+    return [line for line in lines if len(line) >= shortest and not line.startswith("-----")]
 
 
 def known() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -39,10 +39,13 @@ ASSOCIATIONS = (
     "NONE",
 )
 OF_COMPOSE = frozenset({"APPLIANCE_APPARMOR", "APPLIANCE_BUILD_CA", "APPLIANCE_TEST_IMAGE"})
-SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+SECRETS = ("GITHUB_TOKEN", "APPLIANCE_GITHUB_APP_KEY", "OPENAI_API_KEY")
+APP_ID, APP_KEY = "APPLIANCE_GITHUB_APP_ID", "APPLIANCE_GITHUB_APP_KEY"
 MAX_SHOWN = 80  # characters of a bad value
 MAX_PARTS = 3  # of a bad list
 MAX_FILE_BYTES = 64 * 1024  # of a file that holds a value
+MIN_KEY_BITS = 2048  # GitHub's own keys have these
+_KEY = re.compile(r"-----BEGIN ((?:RSA )?PRIVATE KEY)-----([A-Za-z0-9+/=\s\\]+)-----END \1-----(?:\s|\\[nr])*")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/(?:\*|(?!\.\.?\Z)[A-Za-z0-9_.-]+)")
 
 
@@ -110,6 +113,29 @@ def _secret(value: SecretStr | None) -> SecretStr | None:
     return value
 
 
+def _pem(value: SecretStr | None) -> SecretStr | None:
+    """An RSA private key with its line ends as a PEM has them, whatever an environment file made of them."""
+    if value is None:
+        return None
+    found = _KEY.fullmatch(value.get_secret_value().strip().strip("'\""))
+    if found is None:
+        raise Unfit
+    kind, body = found.group(1), re.sub(r"\\[nr]|\s", "", found.group(2))
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    pem = "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])
+    redaction.keep_key(pem)
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey  # late: only an App needs it
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError, ArithmeticError):
+        raise Unfit from None
+    if not isinstance(key, RSAPrivateKey) or key.key_size < MIN_KEY_BITS:
+        raise Unfit
+    return SecretStr(pem)
+
+
 def _associations(value: tuple[str, ...]) -> tuple[str, ...]:
     bad = [name for name in value if name.upper() not in ASSOCIATIONS]
     if bad or not value:
@@ -175,6 +201,7 @@ def _stripped(value: object) -> object:
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_list)]
 Url = Annotated[str, AfterValidator(_url)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_stripped), AfterValidator(_secret)]
+Pem = Annotated[SecretStr | None, BeforeValidator(_stripped), AfterValidator(_pem)]
 Seconds = Annotated[float, Field(ge=1, le=86_400), BeforeValidator(_digits)]
 Whole = Annotated[int, BeforeValidator(_digits)]
 Tokens = Annotated[Whole, Field(ge=0, le=10**12)]
@@ -197,6 +224,15 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, case_sensitive=True, frozen=True)
 
     github_token: Secret = _set("GITHUB_TOKEN", None, "the token alone, printable ASCII characters without spaces")
+    github_app_id: Annotated[Whole | None, Field(ge=1, le=10**12)] = _set(
+        "APPLIANCE_GITHUB_APP_ID", None, "the App ID on the App's page, a whole number such as 123456 (no Client ID)"
+    )
+    github_app_key: Pem = _set(
+        "APPLIANCE_GITHUB_APP_KEY",
+        None,
+        "the App's private key as GitHub gave it, an RSA key in PEM from -----BEGIN RSA PRIVATE KEY----- to its END "
+        "line, on one line with \\n for each line end if need be, or set APPLIANCE_GITHUB_APP_KEY_FILE to its file",
+    )
     github_url: Annotated[Url, AfterValidator(_github_url)] = _set(
         "APPLIANCE_GITHUB_URL",
         GITHUB_API,
@@ -289,6 +325,11 @@ class Settings(BaseSettings):
         return not self.repositories and self.local_repositories is None
 
     @property
+    def signs_in(self) -> bool:
+        """Whether there is a login for GitHub: a token, or an App."""
+        return self.github_token is not None or self.github_app_id is not None
+
+    @property
     def block_priority_number(self) -> int:
         return int(self.block_priority[1])
 
@@ -335,24 +376,42 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
             problems.append(f"{dotenv}: cannot be read: {error}")
     merged.update(environment)
     values: dict[str, str] = {}
+    bad = {name for name in (APP_ID, APP_KEY) if merged.get(f"{name}_FILE")}  # told by itself, if it cannot be read
     for name in names().values():
         value = _value(name, merged, problems)
         if name in SECRETS:
             path = merged.get(f"{name}_FILE") or ""
             # Not a path, so perhaps the secret itself: the message about it must not tell it.
             redaction.keep_secret(value, merged.get(name), path if "/" not in path else None)
+            if name == APP_KEY:
+                redaction.keep_key(value or merged.get(name) or "")
         if value:
             values[name] = value
     try:
         settings = Settings(**values)  # type: ignore[arg-type]
     except ValidationError as error:
         problems += [_problem(e, values, merged) for e in error.errors()]
+        bad |= {str(e["loc"][0]) for e in error.errors()}
+    problems += _of_app(set(values), bad)
     authorities = merged.get("SSL_CERT_FILE")
     if authorities and not os.access(authorities, os.R_OK):
         problems.append(f"SSL_CERT_FILE: {authorities} cannot be read")
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
+
+
+def _of_app(given: set[str], bad: set[str]) -> Iterator[str]:
+    """What is wrong with an App of which a half is there, or a token beside it; `bad` ones are told already."""
+    if APP_ID in given and APP_KEY not in given | bad:
+        yield f"{APP_ID} is set, but {APP_KEY} is not: set {APP_KEY}_FILE to the file of the App's private key"
+    if APP_KEY in given and APP_ID not in given and APP_KEY not in bad:
+        yield f"{APP_KEY} is set, but {APP_ID} is not: set it to the App ID, which the App's page in GitHub shows"
+    if "GITHUB_TOKEN" in given and given & {APP_ID, APP_KEY}:
+        yield (
+            f"GITHUB_TOKEN and {APP_ID} are both set: take GITHUB_TOKEN out (of .env and of the shell) to work as the "
+            f"App, or {APP_ID} and {APP_KEY} to work with the token"
+        )
 
 
 def _value(name: str, merged: Mapping[str, str], problems: list[str]) -> str | None:

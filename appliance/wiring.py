@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from appliance import battery, bounds, codex, keys, rehearsal, sample
+from appliance import battery, bounds, codex, keys, redaction, rehearsal, sample
 from appliance.core.budget import day_fault
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
@@ -23,6 +23,7 @@ from appliance.failures import fault_of, shortage_of
 from appliance.flock import held
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
+from appliance.forge.github_installations import GitHubInstallations
 from appliance.forge.github_pace import SharedPace, SharedPause
 from appliance.forge.local import LocalForge
 from appliance.gate import Upstream
@@ -48,8 +49,9 @@ POSTING_SECONDS = 600.0  # for another process to post one review, limits of the
 NO_LOGIN = Fault("login", "There is neither a key nor a login for the model.", LOGIN_REMEDY)
 NO_TOKEN = Fault(
     "forge-login",
-    "APPLIANCE_REPOSITORIES is set, but GITHUB_TOKEN is not.",
-    "set GITHUB_TOKEN in .env and run `docker compose up -d`.",
+    "APPLIANCE_REPOSITORIES is set, but GITHUB_TOKEN is not, and no GitHub App is.",
+    "set GITHUB_TOKEN in .env, or APPLIANCE_GITHUB_APP_ID and APPLIANCE_GITHUB_APP_KEY_FILE, and run "
+    "`docker compose up -d`.",
 )
 
 SIGNING_KEY = "signing.key"
@@ -109,7 +111,7 @@ class Appliance:
                 if report.fault and report.fault.cause == "breach":
                     self.forget_battery()
             else:
-                report = deep(scratch, surroundings(self.settings))
+                report = deep(scratch, surroundings(self.settings, self.app_tokens()))
                 self.note_battery(report)
                 for said in report.warnings:  # once a start: of each cycle they would be noise
                     log.warning("selftest.warning", said=said)
@@ -196,24 +198,46 @@ class Appliance:
         state = self.settings.state_dir
         return LocalForge(roots, state / "reviews", self.store, state)
 
-    def github(self) -> GitHubForge:
-        """Raises ForgeError without a token."""
+    def github(self) -> GitHubForge | GitHubInstallations:
+        """Raises ForgeError with neither a token nor an App."""
         settings = self.settings
+        if settings.github_app_id and settings.github_app_key:
+            return GitHubInstallations(
+                api_url=settings.github_url,
+                app_id=settings.github_app_id,
+                key=settings.github_app_key.get_secret_value(),
+                shared=self._shared,
+                repositories=settings.repositories,
+                context=settings.status_context,
+                etags=self.store,
+                api_version=settings.github_api_version,
+                stop=self.stop,
+            )
         if settings.github_token is None:
             raise ForgeError(NO_TOKEN.cause, "GITHUB_TOKEN is not set.", remedy=NO_TOKEN.remedy, permanent=True)
         token = settings.github_token.get_secret_value()
-        shared = settings.state_dir / "locks" / f"github-{keys.digest(settings.github_url, token)[:16]}"
+        pace, pause = self._shared(token)
         return GitHubForge(
             api_url=settings.github_url,
             token=token,
-            pace=SharedPace(shared.with_suffix(".pace")),
-            pause=SharedPause(shared.with_suffix(".pause")),
+            pace=pace,
+            pause=pause,
             repositories=settings.repositories,
             context=settings.status_context,
             etags=self.store,
             api_version=settings.github_api_version,
             stop=self.stop,
         )
+
+    def _shared(self, login: str) -> tuple[SharedPace, SharedPause]:
+        """Pace and pause of one login, which all processes of the state volume share."""
+        settings = self.settings
+        shared = settings.state_dir / "locks" / f"github-{keys.digest(settings.github_url, login)[:16]}"
+        return SharedPace(shared.with_suffix(".pace")), SharedPause(shared.with_suffix(".pause"))
+
+    def app_tokens(self) -> list[str]:
+        """The tokens of the App's installations that are held now: secrets."""
+        return [token for forge in self._forges if isinstance(forge, GitHubInstallations) for token in forge.tokens()]
 
     def forges(self) -> list[Forge]:
         """All that is configured; the sample when nothing is. Made once: a forge remembers what limits it."""
@@ -226,7 +250,7 @@ class Appliance:
         if settings.rehearsal:
             return [self.local([sample.make(self.sample)])]
         found: list[Forge] = []
-        if settings.repositories and settings.github_token:
+        if settings.repositories and settings.signs_in:
             found.append(self.github())
         if settings.local_repositories:
             found.append(self.local([settings.local_repositories]))
@@ -262,7 +286,7 @@ class Appliance:
         settings = self.settings
         if settings.rehearsal:
             return None
-        if settings.repositories and settings.github_token is None:
+        if settings.repositories and not settings.signs_in:
             return NO_TOKEN
         return None if settings.openai_api_key else self.login_fault()
 
@@ -341,10 +365,18 @@ class Appliance:
         )
 
 
-def surroundings(settings: Settings) -> battery.Surroundings:
-    """What no attack may reach, the real secrets among it."""
-    given = {"GITHUB_TOKEN": settings.github_token, "OPENAI_API_KEY": settings.openai_api_key}
+def surroundings(settings: Settings, tokens: Sequence[str] = ()) -> battery.Surroundings:
+    """What no attack may reach, the real secrets among it; `tokens` are the App's that are held now."""
+    given = {
+        "GITHUB_TOKEN": settings.github_token,
+        "APPLIANCE_GITHUB_APP_KEY": settings.github_app_key,
+        "OPENAI_API_KEY": settings.openai_api_key,
+    }
     found = {name: value.get_secret_value() for name, value in given.items() if value}
+    if settings.github_app_key:
+        lines = redaction.key_lines(settings.github_app_key.get_secret_value())
+        found |= {f"line {number} of APPLIANCE_GITHUB_APP_KEY": line for number, line in enumerate(lines, 1)}
+    found |= {f"the token of installation {number} of the App": token for number, token in enumerate(tokens, 1)}
     found |= battery.secrets_of_login(settings.state_dir / "login" / "auth.json")
     return battery.Surroundings(settings.state_dir, settings.run_dir, found)
 
@@ -361,7 +393,7 @@ RUN_REMEDY = (
 )
 NEXT_STEPS = (
     "set GITHUB_TOKEN, APPLIANCE_REPOSITORIES and OPENAI_API_KEY in .env, then `docker compose up -d`; instead of the "
-    f"key, a ChatGPT login: `{LOGIN_COMMAND}`"
+    f"token, a GitHub App (README.md, As a GitHub App), and instead of the key, a ChatGPT login: `{LOGIN_COMMAND}`"
 )
 
 

@@ -137,7 +137,7 @@ def _ready(parts: "Appliance", dataset: str, names: tuple[str, ...], scratch: Pa
         return Told(pull.base_sha, pull.head_sha, pull.body)
 
     try:
-        sources = chosen(load(dataset, ask if parts.settings.github_token else None), names)
+        sources = chosen(load(dataset, ask if parts.settings.signs_in else None), names)
         unplaced = [one.case.name for one in sources if not all(golden.located for golden in one.case.goldens)]
         if unplaced and not judged:
             raise BadDataset(

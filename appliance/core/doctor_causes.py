@@ -112,6 +112,12 @@ CAUSES: tuple[Cause, ...] = (
         "look it up in GitHub under Settings, Developer settings, Personal access tokens.",
     ),
     Cause(
+        "app-permissions",
+        "fault",
+        "The App lacks permissions: {missing}.",
+        "add them on the App's page in GitHub (Permissions & events), and let an owner accept them at {page}.",
+    ),
+    Cause(
         "rate-low",
         "warning",
         "Of {limit} requests an hour {remaining} are left until {reset}; a cycle may need {need}.",
@@ -138,9 +144,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         "gate-wrong-source",
         "fault",
-        "{branch} requires {context} from the GitHub App {source} alone, so the status that this token sets never "
-        "counts.",
-        'in the rule, set the expected source of {context} to "any source".',
+        "{branch} requires {context} from the GitHub App {source} alone, so what is set here never counts.",
+        'in the rule, set the expected source of {context} to "any source", or to the App that the appliance is.',
     ),
     Cause(
         "repositories-left-out",

@@ -1,7 +1,7 @@
 """Judging what the forge told: its clock, the token's expiry, the hour's budget, whether the gate is required."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -10,6 +10,15 @@ from appliance.core.doctor import Line, fine, found
 SKEW_WARNING, SKEW_FAULT = 30.0, 300.0  # seconds
 EXPIRES_SOON = 14 * 86_400.0
 PER_PULL = 6  # requests of a review: look, comments, gates, and what is written
+# What an installation of the App needs, as GitHub spells it.
+NEEDED = {
+    "metadata": "read",
+    "contents": "read",
+    "pull_requests": "write",
+    "issues": "write",
+    "checks": "write",
+    "statuses": "read",
+}
 DATE_STEP = 1.0  # an HTTP date has whole seconds, cut off
 
 
@@ -124,13 +133,34 @@ def budget(facts: TokenFacts, repositories: int, pulls: int) -> Line:
     return fine("rate", f"{given.remaining} of {given.limit} requests an hour are left; a cycle needs {need} at most.")
 
 
-def required(branch: Branch, context: str, subject: str) -> Line:
-    """Whether the gate has to be green before a pull request into this branch is merged."""
+def app(slug: str, app_id: int, owners: Sequence[str]) -> Line:
+    """Which App it is, and whose repositories it is installed for."""
+    where = f"installed for {', '.join(sorted(owners, key=str.casefold))}" if owners else "installed nowhere"
+    return fine("app", f"GitHub accepts the App {slug} ({app_id}), {where}.")
+
+
+def permissions(granted: Mapping[str, str], page: str, owner: str) -> Line:
+    """Whether the installation has what the appliance needs."""
+    missing = [f"{name}: {level}" for name, level in NEEDED.items() if not _has(granted, name, level)]
+    if missing:
+        return found("app", "app-permissions", owner, missing=", ".join(missing), page=page)
+    told = ", ".join(f"{name}: {level}" for name, level in granted.items())
+    return fine("app", f"The App is installed, with {told}.", owner)
+
+
+def _has(granted: Mapping[str, str], name: str, level: str) -> bool:
+    levels = ("read", "write", "admin")
+    given = granted.get(name, "")
+    return given in levels and levels.index(given) >= levels.index(level)
+
+
+def required(branch: Branch, context: str, subject: str, app_id: int | None = None) -> Line:
+    """Whether the gate has to be green before a pull request into this branch is merged; `app_id`: we are this App."""
     ours = [one for one in _known(branch) if one.context.casefold() == context.casefold()]
-    if ours and all(_anybody(one) for one in ours):
+    if ours and all(_anybody(one) or (app_id is not None and one.source == app_id) for one in ours):
         return fine("required", f"{branch.name} requires {context}.", subject)
     if ours:
-        source = next(one.source for one in ours if not _anybody(one))
+        source = next(one.source for one in ours if not _anybody(one) and one.source != app_id)
         return found("required", "gate-wrong-source", subject, branch=branch.name, context=context, source=source)
     told_all = branch.rules is not None and branch.protection is not None and branch.protection.checks is not None
     cause = "gate-not-required" if told_all else "gate-required-unknown"

@@ -9,6 +9,7 @@ from appliance.doctor.guard import guarded
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
 from appliance.forge.github import GitHubForge
+from appliance.forge.github_installations import GitHubInstallations
 from appliance.forge.github_rights import GitHubRights, Repository
 from appliance.forge.local import LocalForge
 from appliance.wiring import NO_TOKEN, Appliance
@@ -26,12 +27,15 @@ def check(parts: Appliance) -> Iterator[Line]:
         yield from guarded("local", lambda: _local(local, str(settings.local_repositories)))
     if not settings.repositories:
         return
-    if settings.github_token is None:
+    if not settings.signs_in:
         yield of_fault("token", NO_TOKEN)
         return
     github = parts.github()
     try:
-        yield from of_github(github, settings.github_token.get_secret_value(), settings.status_context)
+        if isinstance(github, GitHubInstallations):
+            yield from of_app(github, settings.status_context)
+        elif settings.github_token:
+            yield from of_github(github, settings.github_token.get_secret_value(), settings.status_context)
     finally:
         github.close()
 
@@ -61,6 +65,35 @@ def of_github(github: GitHubForge, token: str, context: str) -> Iterator[Line]:
         return
     yield judge.token(facts, judge.kind_of(token, facts.scopes))
     yield judge.clock(facts)
+    yield from _examined(github, rights, facts, context)
+
+
+def of_app(apps: GitHubInstallations, context: str) -> Iterator[Line]:
+    """The same for a GitHub App: which it is, and all of each installation whose repositories are watched."""
+    try:
+        yield judge.app(apps.app.slug(), apps.app.id, [one.owner for one in apps.app.installations()])
+    except ForgeError as error:  # nothing of the rest could be asked either
+        yield of_fault("app", fault_of(error))
+        return
+    for at, (owner, known) in enumerate(apps.owners().items()):
+        github = apps.of(known or f"{owner}/*")
+        rights = github.rights()
+        try:
+            installation = apps.app.installation(owner, known)
+            facts = rights.token()
+        except ForgeError as error:
+            yield of_fault("app", fault_of(error), owner)
+            continue
+        yield judge.permissions(dict(installation.permissions), installation.page, owner)
+        if at == 0:
+            yield judge.clock(facts)
+        yield from _examined(github, rights, facts, context, apps.app.id)
+
+
+def _examined(
+    github: GitHubForge, rights: GitHubRights, facts: judge.TokenFacts, context: str, app_id: int | None = None
+) -> Iterator[Line]:
+    """The repositories of one login, and whether its budget is enough for them."""
     names: Sequence[str] = []
     try:
         names = github.repositories()
@@ -68,7 +101,7 @@ def of_github(github: GitHubForge, token: str, context: str) -> Iterator[Line]:
         yield of_fault("repositories", fault_of(error))
     pulls = 0
     for name in names[:MOST_REPOSITORIES]:
-        examined = Examined(github, rights, name, context)
+        examined = Examined(github, rights, name, context, app_id)
         yield from guarded("repository", examined.lines, name)
         pulls += len(examined.pulls)
     if len(names) > MOST_REPOSITORIES:
@@ -79,8 +112,11 @@ def of_github(github: GitHubForge, token: str, context: str) -> Iterator[Line]:
 class Examined:
     """One repository; `pulls` are the open ones, once `lines` has been gone through."""
 
-    def __init__(self, github: GitHubForge, rights: GitHubRights, name: str, context: str) -> None:
+    def __init__(
+        self, github: GitHubForge, rights: GitHubRights, name: str, context: str, app_id: int | None = None
+    ) -> None:
         self._github, self._rights, self._name, self._context = github, rights, name, context
+        self._app_id = app_id
         self.pulls: list[Pull] = []
 
     def lines(self) -> Iterator[Line]:
@@ -89,7 +125,8 @@ class Examined:
         yield from self._guarded("contents", lambda: self._contents(repository))
         yield from self._guarded("pulls", self._pulls)
         yield from self._guarded("comment", lambda: self._writes("comment", self._comment))
-        yield from self._guarded("status", lambda: self._writes("status", self._status))
+        if not self._github.check_runs:  # an App's right to these is among its permissions
+            yield from self._guarded("status", lambda: self._writes("status", self._status))
         for branch in self._branches(repository):
             yield from self._guarded("required", lambda branch=branch: self._required(branch))  # type: ignore[misc]
 
@@ -124,4 +161,4 @@ class Examined:
         return list(dict.fromkeys(bases))[:MOST_BRANCHES]
 
     def _required(self, branch: str) -> Iterator[Line]:
-        yield judge.required(self._rights.branch(self._name, branch), self._context, self._name)
+        yield judge.required(self._rights.branch(self._name, branch), self._context, self._name, self._app_id)

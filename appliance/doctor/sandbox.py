@@ -17,7 +17,7 @@ def check(parts: Appliance) -> Iterator[Line]:
 def attacked(parts: Appliance) -> Iterator[Line]:
     """The same, and the battery of attacks; what it came to is what the next cycle goes by."""
     with parts.work.new("doctor-") as scratch:
-        report = deep(scratch, surroundings(parts.settings))
+        report = deep(scratch, surroundings(parts.settings, parts.app_tokens()))
     parts.note_battery(report)
     yield from _lines(report, ", and every attack was held")
 

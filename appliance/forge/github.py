@@ -31,6 +31,7 @@ from appliance.forge.github_client import Etags, GitHubClient
 from appliance.forge.github_errors import refused, unreachable
 from appliance.forge.github_heads import GitHubHeads
 from appliance.forge.github_limits import PROCESS_PACE, Pause, WritePace
+from appliance.forge.github_login import Login
 from appliance.forge.github_reviews import DEFECT, GitHubReviews, Steady
 from appliance.forge.github_rights import GitHubRights
 from appliance.forge.github_shapes import (
@@ -69,6 +70,16 @@ def parse_target(text: str) -> tuple[str, int] | None:
     return (match.group(1), int(match.group(2))) if match else None
 
 
+def gate_place(context: str, app_id: int | None) -> str:
+    return f"statuses {context}" if app_id is None else f"check runs of App {app_id}: {context}"
+
+
+def check_patterns(repositories: Sequence[str]) -> None:
+    wrong = [pattern for pattern in repositories if not _PATTERN.fullmatch(pattern)]
+    if wrong:
+        raise ValueError(f"not owner/name or owner/*: {', '.join(wrong)}")
+
+
 def _check_length(body: str) -> None:
     if len(body) > MAX_COMMENT:
         raise refused(f"a comment of {len(body)} characters is above GitHub's {MAX_COMMENT}", remedy=DEFECT)
@@ -97,7 +108,8 @@ class GitHubForge:
         self,
         *,
         api_url: str,
-        token: str,
+        token: str = "",
+        login: Login | None = None,
         repositories: Sequence[str],
         context: str,
         etags: Etags,
@@ -111,12 +123,11 @@ class GitHubForge:
         app_id: int | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        wrong = [pattern for pattern in repositories if not _PATTERN.fullmatch(pattern)]
-        if wrong:
-            raise ValueError(f"not owner/name or owner/*: {', '.join(wrong)}")
+        check_patterns(repositories)
         self._client = GitHubClient(
             api_url=api_url,
             token=token,
+            login=login,
             etags=etags,
             api_version=api_version,
             stop=stop,
@@ -126,7 +137,6 @@ class GitHubForge:
             pause=pause,
             transport=transport,
         )
-        self._token = token.strip()
         self._patterns = tuple(dict.fromkeys(repositories))
         self._context = context
         self._target_url = target_url
@@ -134,7 +144,7 @@ class GitHubForge:
         self._steady = Steady(clock)
         self._reviews = GitHubReviews(self._client, self._steady)
         self._heads = GitHubHeads(self._client, context)
-        self.gate_place = f"statuses {context}" if app_id is None else f"check runs of App {app_id}: {context}"
+        self.gate_place = gate_place(context, app_id)
         self._checks = None if app_id is None else GitHubChecks(self._client, context, app_id, target_url)
         self._pages: dict[str, str] = {}  # a repository's page in the browser, as the API names it
 
@@ -152,10 +162,13 @@ class GitHubForge:
         """The watched repositories, `owner/*` expanded to all the token sees that are neither archived nor disabled."""
         names: dict[str, str] = {}
         for pattern in self._patterns:
-            owner, name = pattern.split("/")
-            for found in self._owned(owner) if name == "*" else [pattern]:
+            for found in self.expanded(pattern):
                 names.setdefault(found.casefold(), found)
         return list(names.values())
+
+    def expanded(self, pattern: str) -> list[str]:
+        owner, name = pattern.split("/")
+        return self._owned(owner) if name == "*" else [pattern]
 
     def pulls(self, repository: str) -> list[Pull]:
         """Every open pull request, drafts too, by number."""
@@ -330,9 +343,10 @@ class GitHubForge:
         hosts = {api.host}
         if api.host == "api.github.com" or api.host.endswith(".ghe.com"):
             hosts.add(api.host.removeprefix("api."))
-        if not self._token or clone.host not in hosts or clone.userinfo or clone.scheme not in ("https", api.scheme):
+        if clone.host not in hosts or clone.userinfo or clone.scheme not in ("https", api.scheme):
             return None
-        return "Basic " + base64.b64encode(f"x-access-token:{self._token}".encode()).decode()
+        secret = self._client.login.secret()
+        return "Basic " + base64.b64encode(f"x-access-token:{secret}".encode()).decode() if secret else None
 
     def _owned(self, owner: str) -> list[str]:
         """All live repositories of an owner that the token sees, private ones too, sorted.
@@ -342,7 +356,7 @@ class GitHubForge:
         """
         listings = (
             [[("/installation/repositories?per_page=100", INSTALLED)]]
-            if self._token.startswith("ghs_")
+            if self._client.login.signer == "installation" or self._client.login.secret().startswith("ghs_")
             else [
                 [
                     (f"/orgs/{owner}/repos?per_page=100", REPOSITORIES),

@@ -12,9 +12,10 @@ import httpx
 
 from appliance import __version__, redaction
 from appliance.forge import Cached, ForgeError
-from appliance.forge.github_errors import TOKEN_REMEDY, Answer, error_of, rate_limited, unreachable
+from appliance.forge.github_errors import Answer, error_of, rate_limited, unreachable
 from appliance.forge.github_graphql import graphql_error, graphql_unavailable, graphql_url
 from appliance.forge.github_limits import PROCESS_PACE, SHORT_WAIT, Pause, WritePace, pause_of, retry_after, told_when
+from appliance.forge.github_login import Login, TokenLogin
 from appliance.forge.github_shapes import Misshapen, Shape
 from appliance.process import Stopped
 
@@ -33,7 +34,7 @@ _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 
 class Etags(Protocol):
-    """Where answers are kept; the key is a digest over address, form and token."""
+    """Where answers are kept; the key is a digest over address, form and login."""
 
     def get(self, key: str) -> Cached | None: ...
 
@@ -41,16 +42,18 @@ class Etags(Protocol):
 
 
 class GitHubClient:
-    """One API, one token. Thread-safe. Every call raises ForgeError, or Stopped once `stop` is set.
+    """One API, one `login`, or one `token`, which is a login. Thread-safe.
 
-    `clock` gives seconds of the epoch; `sleep` waits, and is `stop.wait` unless a test brings its own.
+    Every call raises ForgeError, or Stopped once `stop` is set. `clock` gives seconds of the epoch; `sleep` waits, and
+    is `stop.wait` unless a test brings its own.
     """
 
     def __init__(
         self,
         *,
         api_url: str,
-        token: str,
+        token: str = "",
+        login: Login | None = None,
         etags: Etags,
         api_version: str,
         stop: threading.Event | None = None,
@@ -60,13 +63,8 @@ class GitHubClient:
         pause: Pause | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        token = token.strip()
-        if not token.isascii() or not token.isprintable() or " " in token:
-            remedy = f"GITHUB_TOKEN holds characters that no token has: {TOKEN_REMEDY}"
-            raise ForgeError("forge-login", "GITHUB_TOKEN is not a token", remedy=remedy, permanent=True)
+        self.login = login or TokenLogin(token)
         self.api_url = httpx.URL(api_url.rstrip("/"))
-        redaction.keep_secret(token)
-        self._token = token
         self._etags = etags
         self._version = api_version
         self._stop = stop or threading.Event()
@@ -79,8 +77,6 @@ class GitHubClient:
             "X-GitHub-Api-Version": api_version,
             "User-Agent": f"review-appliance/{__version__}",
         }
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
         self._http = httpx.Client(headers=headers, timeout=TIMEOUT, follow_redirects=False, transport=transport)
 
     def __repr__(self) -> str:
@@ -114,6 +110,12 @@ class GitHubClient:
         with self._pace.turn(self._clock, self._wait):
             answer = self._ask(method, url, content=content)
         if answer.status not in (200, 201):
+            raise error_of(answer)
+        return self._keep(answer, shape)
+
+    def kept(self, answer: Answer, shape: Shape[T]) -> T:
+        """What is kept of the bare answer to a GET."""
+        if answer.status != 200:
             raise error_of(answer)
         return self._keep(answer, shape)
 
@@ -153,7 +155,7 @@ class GitHubClient:
 
     def _cut(self, url: str, shape: Shape[T]) -> tuple[T, str | None]:
         """What is kept of one answer, and its Link header."""
-        parts = (url, ACCEPT, self._version, self._token, shape.name)
+        parts = (url, ACCEPT, self._version, self.login.name, shape.name)
         key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         cached = self._etags.get(key)
         try:
@@ -182,24 +184,28 @@ class GitHubClient:
         self, method: str, url: str, *, etag: str | None = None, content: bytes | None = None, safe: bool | None = None
     ) -> Answer:
         """One question: short limits are waited for, reads (`safe`) are tried again, redirects are followed."""
-        hops = limits = breaks = 0
+        hops = limits = breaks = renewals = 0
         safe = method == "GET" if safe is None else safe
         while True:
             self._heed_pause()
+            secret = self.login.secret()
             try:
-                answer = self._exchange(method, url, etag, content)
+                answer = self._exchange(method, url, secret, etag, content)
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if not safe or not isinstance(error, _BROKEN) or breaks >= len(RETRY_WAITS):
                     raise self._broken(method, url, error, safe) from None  # its request holds the token
                 self._wait(RETRY_WAITS[breaks])
                 breaks += 1
                 continue
+            self.login.heard(answer)
             limited = pause_of(answer, self._pause.untold)
             if limited is not None:
                 until = self._pause.begin(self._clock(), limited, told=told_when(answer))
                 limits += 1
                 if limits > 2 or limited > SHORT_WAIT:
                     raise rate_limited(f"GitHub limits our requests: {error_of(answer)}", until)
+            elif answer.status == 401 and not renewals and self.login.renew(secret):
+                renewals += 1
             elif answer.status in _REDIRECTS and hops < MAX_HOPS:
                 url, hops = self._own(url, answer.headers.get("location", "")), hops + 1
             elif answer.status in _PASSING and safe and breaks < len(RETRY_WAITS):
@@ -210,8 +216,10 @@ class GitHubClient:
                     self._pause.end()
                 return answer
 
-    def _exchange(self, method: str, url: str, etag: str | None, content: bytes | None) -> Answer:
+    def _exchange(self, method: str, url: str, secret: str, etag: str | None, content: bytes | None) -> Answer:
         headers = {"If-None-Match": etag} if etag else {}
+        if secret:
+            headers["Authorization"] = f"Bearer {secret}"
         if content is not None:
             headers["Content-Type"] = "application/json"
         deadline = time.monotonic() + LONGEST_ANSWER
@@ -224,7 +232,7 @@ class GitHubClient:
                 if method == "GET" and self._stop.is_set():
                     raise Stopped("the appliance stops")
             received = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(method, url, response.status_code, received, bytes(body))
+            return Answer(method, url, response.status_code, received, bytes(body), self.login.signer)
 
     def _own(self, url: str, target: str) -> str:
         """`target` as seen from `url`, if it stays at the API's origin: the token goes nowhere else."""

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from appliance.core.doctor_forge import Branch, Budget, Protection, Required, TokenFacts
 from appliance.forge import ForgeError
 from appliance.forge.github_client import GitHubClient
-from appliance.forge.github_errors import PERMISSIONS, Answer, error_of, unreachable
+from appliance.forge.github_errors import PERMISSIONS, Answer, error_of, give_app, unreachable
 from appliance.forge.github_limits import epoch
 from appliance.forge.github_shapes import PULLS
 from appliance.git import git
@@ -124,7 +124,11 @@ class GitHubRights:
             )
         error = error_of(answer)
         if error.cause == "forge-not-found":  # it was there when it was read: so it is the right to write
-            remedy = f"give GITHUB_TOKEN these permissions: {PERMISSIONS}; a classic token needs the scope repo."
+            remedy = (
+                f"give GITHUB_TOKEN these permissions: {PERMISSIONS}; a classic token needs the scope repo."
+                if answer.signer == "token"
+                else give_app("that is missing")
+            )
             return ForgeError("forge-permission", str(error), remedy=remedy, permanent=True)
         if error.permanent:
             return error

@@ -44,7 +44,7 @@ class _Words:
 
 _FREE = "free space on the volume of the state, then wait for the next cycle"
 _MISSING = "check the repository's name, and that the token may read it"
-_TOKEN = "renew GITHUB_TOKEN, or give it the right to read contents"
+_TOKEN = "renew GITHUB_TOKEN, or give it (or the GitHub App) the right to read contents"
 _WAIT = "check the network and the forge's status page; the next cycle tries again"
 _CA = "give the certificate authority of the forge in SSL_CERT_FILE"
 

@@ -3,6 +3,8 @@
 What is looser here than the description, and why:
 - `user` of a pull request and `repo` of its head may be null: a deleted account, a deleted fork (the description of the
   single pull request forgets both; that of the list forgets the second).
+- The account of an installation is a user *or* an enterprise, as its own schema and every other path say: that of
+  `/app/installations` alone wants both at once.
 - `/repositories/{id}/…` is `/repos/{owner}/{repo}/…`: GitHub's Link headers and redirects use it, no path describes it.
 - Redirects, 304, 401, 403, 404, 422 and 429 may come from any path: the description lists them for a few. Their bodies
   must still be errors as it describes them; a 304 has none.
@@ -54,6 +56,8 @@ def _loosen(document: dict[str, Any]) -> None:
         head = properties["head"]["properties"]
         for field in ("repo", "user"):
             head[field] = {"anyOf": [head[field], {"type": "null"}]}
+    installed = document["paths"]["/app/installations"]["get"]["responses"]["200"]["content"]["application/json"]
+    installed["schema"]["items"] = {"$ref": "#/components/schemas/installation"}
 
 
 class Description:
