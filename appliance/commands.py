@@ -194,8 +194,15 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
     kept = parts.keeper.of(attempt, parts.owner)
     try:
         tries = store.records([pull])[pull.target].attempts + 1
-        delivery.set_gate(forge, pull, running(tries, max(tries, parts.settings.max_attempts)))
-        ending = review_once(parts, forge, pull, rehearse=rehearse, progress=progress, keep=kept.keep)
+        most = max(tries, parts.settings.max_attempts)
+        with parts.board.shown(pull.target, attempt, parts.owner, tries, most) as shown:
+            delivery.set_gate(forge, pull, running(tries, most))
+
+            def tell(step: Step) -> None:
+                shown(step)
+                progress(step)
+
+            ending = review_once(parts, forge, pull, rehearse=rehearse, progress=tell, keep=kept.keep)
     except ForgeError as error:
         ending = Ending(Outcome.FORGE_UNREACHABLE, str(error)[:300])
         raise

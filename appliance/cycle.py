@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import process
+from appliance.board import Board
 from appliance.checks import Checks
 from appliance.core import budget, holds
 from appliance.core.faults import Fault, full_stop
@@ -103,6 +104,7 @@ class Cycle:
     stop: threading.Event = field(default_factory=threading.Event)
     on_health: Callable[[Fault | None, int, str], None] = lambda _fault, _pulls, _waiting: None
     progress: Progress = field(default_factory=Progress)
+    board: Board = field(default_factory=lambda: Board(None))
     clock: Callable[[], float] = time.time
     jitter: Callable[[], float] = random.random
 
@@ -461,14 +463,16 @@ class Cycle:
         pull = run.seen.pull
         try:
             threading.Thread(target=_hand_on, args=(self.stop, run.stop), daemon=True).start()
-            self._publisher.set_gate(run.seen, action.gate_while_running)
-            return self.reviewer.review(
-                pull,
-                run.seen.forge.source(pull),
-                stop=run.stop,
-                progress=self._moved,
-                keep=kept.keep,
-            )
+            tries = (action.attempt, self.policy.max_attempts)
+            with self.board.shown(pull.target, kept.attempt, kept.owner, *tries) as shown:
+                self._publisher.set_gate(run.seen, action.gate_while_running)
+                return self.reviewer.review(
+                    pull,
+                    run.seen.forge.source(pull),
+                    stop=run.stop,
+                    progress=lambda step: self._moved(step, shown),
+                    keep=kept.keep,
+                )
         except process.Stopped:
             if run.superseded:
                 return Ending(Outcome.SUPERSEDED, "the pull request moved on")
@@ -483,8 +487,9 @@ class Cycle:
         finally:
             run.stop.set()
 
-    def _moved(self, step: Step) -> None:
+    def _moved(self, step: Step, shown: Callable[[Step], None]) -> None:
         self.progress.moved()
+        shown(step)
         if step.said:
             log.debug("review.progress", at=step.said)
 

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from appliance import battery, bounds, codex, keys, redaction, rehearsal, sample
+from appliance.board import Board
 from appliance.core.budget import day_fault
 from appliance.core.faults import Fault, named
 from appliance.core.health import Health, of_fault
@@ -173,6 +174,10 @@ class Appliance:
     @property
     def slots(self) -> Slots:
         return Slots(self.settings.state_dir / "slots")
+
+    @property
+    def board(self) -> Board:
+        return Board(self.settings.run_dir, self.locks.alive)
 
     @property
     def standing(self) -> Standing:
@@ -362,6 +367,7 @@ class Appliance:
             stop=self.stop,
             on_health=self.show_health,
             progress=progress or Progress(),
+            board=self.board,
         )
 
 

@@ -260,7 +260,9 @@ def test_the_example_of_the_self_test_has_the_keys_of_the_contract() -> None:
 
 def test_the_example_of_status_has_the_keys_of_the_contract() -> None:
     told = example("status")
-    assert set(told) == {"health", "cycle", "tokens", "pulls"}
+    assert set(told) == {"health", "cycle", "tokens", "pulls", "letters"}
+    for letter in told["letters"]:
+        assert set(letter) == {"target", "kind", "tries", "next_try", "cause", "reason", "remedy", "said"}
     assert set(told["tokens"]) == {"day", "used", "limit"}
     assert set(told["health"]) == {"state", "cause", "message", "since"}
     assert set(told["cycle"]) == {"last_ended", "next", "failed"}

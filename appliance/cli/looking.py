@@ -1,6 +1,7 @@
 """Looking at what the appliance does: `status`."""
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,28 @@ def status(as_json: bool) -> None:
         row = (pull["target"], pull["head"][:10], pull["state"], tries, pull["next_try"] or "", reason)
         table.add_row(*(escaped(cell) for cell in row))
     console.print(table if shown["pulls"] else "no pull requests")
+    for letter in shown["letters"]:
+        console.print(escaped(f"{letter['target']}: {letter['said']}"), highlight=False)
+
+
+def letters_of(parts: "Appliance", target: str | None = None) -> list[dict[str, Any]]:
+    """What waits to be posted of `target`, or of all, and why."""
+    from appliance.core.outbox import said, waiting
+
+    now = time.time()
+    return [
+        {
+            "target": letter.target,
+            "kind": letter.kind,
+            "tries": letter.tries,
+            "next_try": time_text(letter.next_try),
+            "cause": str(letter.error.get("cause", "")) if letter.error else "",
+            "reason": str(letter.error.get("sentence", "")) if letter.error else "",
+            "remedy": str(letter.error.get("remedy", "")) if letter.error else "",
+            "said": said(letter, now),
+        }
+        for letter in waiting(parts.store.letters(target))
+    ]
 
 
 def escaped(text: str) -> str:
@@ -109,6 +132,7 @@ def _status(parts: "Appliance") -> dict[str, Any]:
             }
             for pull in parts.store.states()
         ],
+        "letters": letters_of(parts),
     }
 
 
@@ -125,6 +149,7 @@ def _unknown_status(parts: "Appliance", fault: "Fault") -> dict[str, Any]:
         "cycle": {"last_ended": None, "next": None, "failed": True},
         "tokens": {"day": parts.store.spent().day, "used": None, "limit": parts.settings.tokens_per_day},
         "pulls": [],
+        "letters": [],
     }
 
 

@@ -1,13 +1,17 @@
 """Looking back: `history`, and `show` of one review."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from appliance.cli.common import Failure, Misuse, echo_json, opened
 from appliance.cli.looking import dismissed_text, escaped, time_text
 from appliance.cli.printing import exit_by, fail_on_option, form_option, page_of, print_review
+
+if TYPE_CHECKING:
+    from appliance.store import StoredReview
+    from appliance.wiring import Appliance
 
 MAX_SHOWN = 4 * 1024**2  # bytes of a file that code is shown of
 
@@ -75,16 +79,22 @@ def show(review: int, form: str, fail_on: str | None) -> None:
                 f"history: review {review} was learnt from the forge, so its text is not here. Next: read it "
                 f"at {where}, or `appliance retry {stored.target}` for another."
             )
-        place = parts.store.place(stored.target)
-        repository = place.repository if place else ""
-        url = (stored.comment_url or "") if place and place.forge == "github" else ""
-        print_review(
-            stored.review,
-            stored.gate,
-            form,
-            block_priority=parts.settings.block_priority_number,
-            permalink=lambda *_: None,
-            code=lambda commit, path: parts.mirrors.file(repository, commit, path, limit=MAX_SHOWN),
-            repository=page_of(url, repository),
-        )
+        print_stored(parts, stored, form)
     exit_by(stored.review, stored.gate, fail_on)
+
+
+def print_stored(parts: "Appliance", stored: "StoredReview", form: str) -> None:
+    """A review of which the text is stored."""
+    assert stored.review is not None
+    place = parts.store.place(stored.target)
+    repository = place.repository if place else ""
+    url = (stored.comment_url or "") if place and place.forge == "github" else ""
+    print_review(
+        stored.review,
+        stored.gate,
+        form,
+        block_priority=parts.settings.block_priority_number,
+        permalink=lambda *_: None,
+        code=lambda commit, path: parts.mirrors.file(repository, commit, path, limit=MAX_SHOWN),
+        repository=page_of(url, repository),
+    )

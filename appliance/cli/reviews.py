@@ -54,6 +54,7 @@ def rehearse(form: str) -> None:
     type=click.File("rb"),
     help="With a path: this patch on HEAD or --base; `-` is standard input (`docker exec -i`).",
 )
+@click.option("--watch", is_flag=True, help="Follow the review of TARGET that the loop or --post makes now.")
 @click.option("--quiet", is_flag=True, help="Tell no progress on stderr.")
 @click.option("--post", is_flag=True, help="Publish the review and set the gate, instead of only printing it.")
 @form_option
@@ -64,6 +65,7 @@ def review(
     head: str | None,
     uncommitted: bool,
     patch: IO[bytes] | None,
+    watch: bool,
     quiet: bool,
     post: bool,
     form: str,
@@ -74,6 +76,17 @@ def review(
 
     if (uncommitted or patch) and (head or post or (uncommitted and patch)):
         raise Misuse("--uncommitted and --patch go with a path and --base alone. Next: leave out the other options.")
+    if watch:
+        if base or head or uncommitted or patch or post:
+            raise Misuse(
+                "--watch follows a review that runs already, and begins none. Next: leave out --base, --head, "
+                "--uncommitted, --patch and --post."
+            )
+        from appliance.cli.watching import watch as follow
+
+        with opened(usable=True) as parts:
+            follow(parts, target, form, fail_on, quiet=quiet)
+        return
     given = _patch(patch) if patch else None
     with ExitStack() as stack:
         parts = stack.enter_context(opened(usable=True))

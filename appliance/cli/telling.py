@@ -9,6 +9,7 @@ from types import TracebackType
 
 import click
 
+from appliance.cli.common import echo
 from appliance.core.steps import Step, clean
 
 QUIET_SECONDS = 15.0  # between two commands that are told into a pipe: the log of a job is not to be flooded
@@ -51,6 +52,12 @@ class Teller:
                 self._next = self._clock() + QUIET_SECONDS
                 self._print(Step(None, self._now.command, self._now.tokens).line())
 
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            self.clear()
+            self._print(Step(text).line())
+
     def clear(self) -> None:
         with self._lock:
             if self._living:
@@ -58,7 +65,7 @@ class Teller:
                 self._living = ""
 
     def _print(self, text: str) -> None:
-        click.echo(self._harmless(f"… {text}"), err=True)
+        echo(self._harmless(f"… {text}"), err=True)
 
     def _live(self, text: str) -> None:
         from rich.cells import set_cell_size

@@ -1,8 +1,10 @@
 """What becomes of something that is to be written to a forge, and was not taken. Pure: `now` is an argument."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from appliance.core.moments import clock_time
 
 FIRST_DELAY = 30.0  # seconds; the next cycle tries again
 LONGEST_DELAY = 900.0
@@ -30,6 +32,31 @@ class Letter:
     next_try: float = 0.0
     tried_at: float | None = None
     error: Mapping[str, Any] | None = None
+
+
+_NAMES = {
+    "summary": "the comment",
+    "inline": "the comments on lines",
+    "gate": "the gate",
+    "threads": "what it says in conversations",
+}
+
+
+def waiting(letters: Iterable[Letter]) -> list[Letter]:
+    """Of what waits, oldest first, those that nothing else holds up: of a review one goes out after the other."""
+    lanes: dict[str, Letter] = {}
+    for letter in letters:
+        lanes.setdefault(letter.key if letter.review is None else f"review {letter.review}", letter)
+    return list(lanes.values())
+
+
+def said(letter: Letter, now: float) -> str:
+    """Why it waits, and until when."""
+    name = _NAMES.get(letter.kind, "an answer")
+    if not letter.error:
+        return f"posting {name} with the next cycle"
+    when = f"at {clock_time(letter.next_try, now)}" if letter.next_try > now else "with the next cycle"
+    return f"posting {name} again {when}: {str(letter.error.get('sentence') or 'it failed').rstrip('.')}"
 
 
 @dataclass(frozen=True)

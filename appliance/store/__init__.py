@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance.store.answers import Answers
+from appliance.store.attempts import Tried
 from appliance.store.bases import Bases
 from appliance.store.commands import Commands
 from appliance.store.findings import Decided, Findings, Revised
@@ -31,6 +32,7 @@ __all__ = [
     "Revised",
     "Store",
     "StoredReview",
+    "Tried",
     "damage",
     "is_damage",
     "key_of",

@@ -1,6 +1,8 @@
 """Attempts and leases: an attempt that has not ended is a lease."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -9,6 +11,20 @@ from appliance.core.outcomes import Outcome
 from appliance.core.pulls import Pull
 from appliance.store.base import Base
 from appliance.tables import attempts, pulls, reviews
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One attempt. `outcome` is None while it runs; `review` is the id of what it came to, if that is stored."""
+
+    id: int
+    target: str
+    head_sha: str
+    owner: str
+    started_at: float
+    outcome: Outcome | None
+    reason: str
+    review: int | None
 
 
 class Attempts(Base):
@@ -33,6 +49,24 @@ class Attempts(Base):
                 return made
         except sa.exc.IntegrityError:
             return None
+
+    def running(self, target: str) -> Tried | None:
+        """The attempt at `target` (compared without case) that has not ended."""
+        same = sa.or_(attempts.c.target == target, sa.func.lower(attempts.c.target) == target.lower())
+        return self._tried(same, attempts.c.ended_at.is_(None))
+
+    def tried(self, attempt: int) -> Tried | None:
+        return self._tried(attempts.c.id == attempt)
+
+    def _tried(self, *conditions: sa.ColumnElement[bool]) -> Tried | None:
+        query = sa.select(attempts, reviews.c.id.label("review"))
+        query = query.outerjoin(reviews, reviews.c.attempt == attempts.c.id).where(*conditions)
+        with self._engine.connect() as db:
+            row: Any = db.execute(query.order_by(attempts.c.id.desc())).first()
+        if row is None:
+            return None
+        outcome = Outcome(row.outcome) if row.outcome else None
+        return Tried(row.id, row.target, row.head_sha, row.owner, row.started_at, outcome, row.reason, row.review)
 
     def end_attempt(self, attempt: int, outcome: Outcome, reason: str) -> None:
         with self._write() as db:
