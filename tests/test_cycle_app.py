@@ -41,6 +41,11 @@ def run(world: World) -> CheckRun:
     return world.github.check_runs(APP, world.pull().head_sha, CONTEXT)[0]
 
 
+def writes(world: World) -> list[str]:
+    """Those of REST: GraphQL reads by POST too."""
+    return [write for write in world.writes if not write.endswith("/graphql")]
+
+
 def test_a_review_is_a_check_run_with_its_report(world: World) -> None:
     world.script = lambda pull, _: reviewed(
         pull,
@@ -92,11 +97,11 @@ def test_no_secret_is_in_it(world: World) -> None:
 
 def test_nothing_is_written_twice(world: World) -> None:
     world.run()
-    writes = len(world.writes)
+    before = len(writes(world))
     world.run()
     world.restart(lose_database=True)
     world.run()
-    assert (len(world.writes), world.run_gates(), len(world.asked)) == (writes, [GREEN], 1)
+    assert (len(writes(world)), world.run_gates(), len(world.asked)) == (before, [GREEN], 1)
 
 
 @pytest.mark.parametrize("skip", range(5))
@@ -128,9 +133,9 @@ def test_a_commit_that_two_pull_requests_share_is_green_only_if_both_are(world: 
     world.now += 24 * 3600
     world.run()
     assert world.run_gates()[0] == "failure: 1 blocking finding (P1)"
-    writes = len(world.writes)
+    before = len(writes(world))
     world.run()
-    assert len(world.writes) == writes, "and it rests"
+    assert len(writes(world)) == before, "and it rests"
     world.github.edit_pull(APP, other.number, state="closed")
     world.run()
     assert world.run_gates()[0] == GREEN
@@ -147,9 +152,9 @@ def test_what_the_token_showed_is_shown_by_the_app_too(world: World) -> None:
     world.run()
     assert (world.run_gates(), len(world.asked)) == ([GREEN], 1)
     assert "no blocking findings" in (run(world).summary or "")
-    writes = len(world.writes)
+    before = len(writes(world))
     world.run()
-    assert len(world.writes) == writes
+    assert len(writes(world)) == before
 
 
 def test_an_error_is_one_and_blocks(world: World) -> None:
@@ -157,6 +162,6 @@ def test_an_error_is_one_and_blocks(world: World) -> None:
     world.run()
     assert world.run_gates() == ["failure: error: the review is inconclusive"]
     world.restart(lose_database=True)
-    writes = len(world.writes)
+    before = len(writes(world))
     world.run()
-    assert len(world.writes) == writes
+    assert len(writes(world)) == before

@@ -17,7 +17,7 @@ from appliance import keeping, senders
 from appliance.cli import main
 from appliance.core.outcomes import RULES, Outcome, Rule
 from appliance.core.verdict import Gate
-from appliance.forge import ForgeError
+from appliance.forge import ForgeError, github_checks
 from appliance.forge.github import GitHubForge
 from appliance.forge.github_limits import WritePace
 from appliance.keeping import Keeper
@@ -29,9 +29,10 @@ from appliance.trials.row import Row
 from appliance.trials.stage import WHAT_HAPPENS
 from appliance.trials.table import rows
 
+BROUGHT = github_checks.GitHubChecks._brought
 ALL = rows(time.time())
-GROUPS = {"outcome", "REPLAY", "model", "answer", "forge", "move", "command", "beside"}
-PLAIN = ("move", "command", "beside")
+GROUPS = {"outcome", "REPLAY", "model", "answer", "forge", "move", "command", "beside", "app"}
+PLAIN = ("move", "command", "beside", "app")
 FAST = [row for row in ALL if row.fast or (row.group in ("outcome", "REPLAY") and not row.kill)]
 FAST += [row for row in ALL if row not in FAST and row.group in PLAIN and not row.kill and not row.faults]
 
@@ -98,6 +99,21 @@ def test_a_gate_that_is_never_set_is_seen(
 ) -> None:
     monkeypatch.setattr(GitHubForge, "set_gate", lambda *_: None)
     assert "stuck" in counts("R40: clean", repository, folder)
+
+
+def test_a_check_run_that_lets_pass_what_blocks_is_seen(
+    repository: origin.Origin, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(github_checks.CONCLUSIONS, "failure", "neutral")
+    assert "false success" in counts("app:reviewed: with a finding that blocks", repository, folder)
+
+
+def test_a_completed_check_run_that_is_taken_for_a_pending_one_is_seen(
+    repository: origin.Origin, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(github_checks, "_going_on", lambda newest, _: (newest["id"], newest["notes"]))
+    monkeypatch.setattr(github_checks.GitHubChecks, "_brought", lambda *given: bool(BROUGHT(*given)) or True)
+    assert "false success" in counts("app:rules: and now it blocks", repository, folder)
 
 
 # ---- the table

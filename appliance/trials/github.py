@@ -18,6 +18,8 @@ CONTEXT = "codex-review"
 LOGIN = "trial-reviewer"
 MAINTAINER = "maria"  # who alone has write access
 MAX_STATUSES = 1000
+MAX_NOTES = 50  # annotations of a check run in one write
+APP_ID = 7  # of the rows that are of a GitHub App
 CHANGED, CHANGED_LINES = "app.py", 2  # all that a pull request of the trials changes, and so where comments fit
 HANG_SECONDS = 0.6  # longer than the client of a trial waits
 Json = Any
@@ -81,6 +83,7 @@ class Write:
 class State:
     pulls: dict[int, Pull] = field(default_factory=dict)
     statuses: dict[str, list[dict[str, Json]]] = field(default_factory=dict)
+    runs: list[dict[str, Json]] = field(default_factory=list)
     count: int = 0
 
 
@@ -277,6 +280,59 @@ def _get_combined(github: GitHub, state: State, _: dict[str, str], __: Json, sha
     return Reply(200, told)
 
 
+def shown(state: State, sha: str) -> tuple[str, str]:
+    """The gate of a commit as GitHub goes by it, in the words of a status: the newest check run, if there is one."""
+    runs = [run for run in state.runs if run["head_sha"] == sha]
+    if not runs:
+        rows = state.statuses.get(sha, [])
+        return (rows[0]["state"], rows[0].get("description") or "") if rows else ("none", "")
+    newest, passes = max(runs, key=lambda run: int(run["id"])), ("success", "neutral", "skipped")
+    title = newest["output"]["title"]
+    if newest["status"] != "completed":
+        return "pending", title
+    if newest["conclusion"] in passes:
+        return "success", title
+    return ("error", title.removeprefix("error: ")) if title.startswith("error: ") else ("failure", title)
+
+
+def _get_runs(github: GitHub, state: State, query: dict[str, str], _: Json, sha: str) -> Reply:
+    rows = [run for run in reversed(state.runs) if run["head_sha"] == sha]
+    if query.get("filter", "latest") == "latest":
+        rows = rows[:1]
+    page = _list(github, rows, f"/commits/{sha}/check-runs", query)
+    return Reply(200, {"total_count": len(rows), "check_runs": page.payload}, page.headers)
+
+
+def _post_run(github: GitHub, state: State, _: dict[str, str], body: Json) -> Reply:
+    state.count += 1
+    fresh: dict[str, Json] = {"id": state.count, "app": {"id": APP_ID}, "head_sha": body["head_sha"]}
+    fresh |= {"status": "queued", "conclusion": None, "output": {"annotations_count": 0}}
+    state.runs.append(fresh)
+    _written(github, state, fresh, body)
+    return Reply(201, fresh)
+
+
+def _patch_run(github: GitHub, state: State, _: dict[str, str], body: Json, number: str) -> Reply:
+    for run in state.runs:
+        if run["id"] == int(number):
+            _written(github, state, run, body)
+            return Reply(200, run)
+    raise Refusal(404, "Not Found")
+
+
+def _written(github: GitHub, state: State, run: dict[str, Json], body: Json) -> None:
+    """GitHub adds annotations to those that are there, and opens no run again that is completed."""
+    notes = body["output"].get("annotations", [])
+    if len(notes) > MAX_NOTES:
+        raise Refusal(422, f"Invalid request. No more than {MAX_NOTES} items are allowed.")
+    count = run["output"]["annotations_count"] + len(notes)
+    run |= {key: body[key] for key in ("name", "external_id", "details_url") if key in body}
+    run["output"] = {**body["output"], "annotations": None, "annotations_count": count}
+    if run["status"] != "completed":
+        run |= {"status": body["status"], "conclusion": body.get("conclusion")}
+    github.note("status", run["head_sha"], *shown(state, run["head_sha"]))
+
+
 def _get_ref(_: GitHub, state: State, __: dict[str, str], ___: Json, branch: str) -> Reply:
     for pull in state.pulls.values():
         if pull.base_ref == branch:
@@ -393,10 +449,6 @@ def _permission(_: GitHub, __: State, ___: dict[str, str], ____: Json, user: str
     return Reply(200, {"permission": held, "role_name": held, "user": {"login": user}})
 
 
-def _no_checks(*_: object) -> Reply:
-    return Reply(200, {"total_count": 0, "check_runs": []})
-
-
 def _me(*_: object) -> Reply:
     return Reply(200, {"login": LOGIN, "id": 1})
 
@@ -412,7 +464,9 @@ _ROUTES: list[tuple[str, str, Route]] = [
     ("POST", r"/statuses/([0-9a-f]{40})", _post_status),
     ("GET", r"/commits/([0-9a-f]{40})/statuses", _get_statuses),
     ("GET", r"/commits/([0-9a-f]{40})/status", _get_combined),
-    ("GET", r"/commits/[0-9a-f]{40}/check-runs", _no_checks),
+    ("GET", r"/commits/([0-9a-f]{40})/check-runs", _get_runs),
+    ("POST", "/check-runs", _post_run),
+    ("PATCH", r"/check-runs/(\d+)", _patch_run),
     ("GET", r"/pulls/(\d+)/reviews", _get_reviews),
     ("POST", r"/pulls/(\d+)/reviews", _post_review),
     ("POST", r"/pulls/(\d+)/comments/(\d+)/replies", _post_reply),

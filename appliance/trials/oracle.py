@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.trials import github
 from appliance.trials.github import LOGIN, MAINTAINER, Pull, Write
 from appliance.trials.model import Said
 from appliance.trials.stage import Stage
@@ -246,13 +247,11 @@ def standing(stage: Stage, expected: str | None) -> list[Wrong]:
     """What the gates show in the end; `expected` where the model has not said it."""
     found = []
     for number, head, _ in opened(stage):
-        rows = stage.github.state.statuses.get(head, [])
-        shown = rows[0]["state"] if rows else "none"
+        shown, text = github.shown(stage.github.state, head)
         may = right(stage, head, opened(stage))
         should = expected or may
         if shown == "success" and may != "success":
             found.append(Wrong("false success", f"#{number} ends with success, where the truth is {may}"))
         elif shown != should or (should == "pending" and expected is None):
-            text = rows[0]["description"] if rows else ""
             found.append(Wrong("stuck", f"#{number} ends with `{shown}: {text}`, where {should} is right"))
     return found

@@ -15,6 +15,7 @@ COMMENTS, STATUS_LIST, STATUS, PULLS, PULL = (
     r"/pulls/\d+$",
 )
 REVIEWS, BRANCHES = r"/pulls/\d+/reviews$", "/branches/"
+RUNS, NEW_RUN, RUN = r"/commits/\w+/check-runs$", r"app/check-runs$", r"/check-runs/\d+$"
 EDITS, REPLIES, REACTIONS, PEOPLE = r"/issues/comments/\d+$", "/replies$", "/reactions$", "/collaborators/"
 RESOLVES, HIDES, THREADS, COUNTS = "#resolveReviewThread$", "#minimizeComment$", "#reviewThreads$", "#reviews$"
 LATER = (("retry-after", "90"),)
@@ -39,6 +40,7 @@ class Row:
     a person asks for another try; `given_up`: the kinds of writes that are missing in the end, for the forge has
     refused them for good. Without `heard` the faults keep the appliance from hearing, until all is cured, that a review
     is to be made anew. `settings` by the name of their variable.
+    `app`: the appliance works as a GitHub App, and its gate is a check run.
     `codex`: what it comes to is Codex's own doing, so it is tried with the real one. `fast`: with `--fast` too.
     """
 
@@ -56,6 +58,7 @@ class Row:
     gives_up: bool = False
     given_up: tuple[str, ...] = ()
     heard: bool = True
+    app: bool = False
     codex: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     fast: bool = False

@@ -55,7 +55,7 @@ def tried(rows: Sequence[Row], *, real: bool, progress: Callable[[Tried], None] 
 def one(row: Row, folder: Path, repository: Origin, *, real: bool) -> Tried:
     """One row, in the directory `folder`, which is made and removed."""
     started = time.monotonic()
-    with Stage(folder, repository, real and row.codex, row.settings) as stage:
+    with Stage(folder, repository, real and row.codex, row.settings, app=row.app) as stage:
         wrong = tuple(dict.fromkeys(_played(row, stage)))
     shutil.rmtree(folder, ignore_errors=True)
     return Tried(row, wrong, time.monotonic() - started)

@@ -22,7 +22,7 @@ from appliance.login import LoginRefused
 from appliance.settings import Settings
 from appliance.store import open_store
 from appliance.trials import github
-from appliance.trials.github import CONTEXT, REPOSITORY, GitHub
+from appliance.trials.github import APP_ID, CONTEXT, REPOSITORY, GitHub
 from appliance.trials.model import Model
 from appliance.trials.origin import Origin
 from appliance.trials.player import Killed, Player
@@ -30,6 +30,7 @@ from appliance.wiring import Appliance
 from appliance.workdir import WorkDirs
 
 TOKEN = "ghp_" + "t" * 36
+APP_TOKEN = "ghs_" + "t" * 36
 KEY = b"trial" * 8
 DEAD_SANDBOX = Fault(
     "apparmor-docker-default", "AppArmor forbids user namespaces.", "load the profile.", "bwrap: setting up uid map"
@@ -87,7 +88,10 @@ class UsedUp:
 class Stage:
     """`run` is one cycle and the time to the next; what happens in between, `do` does by its name."""
 
-    def __init__(self, folder: Path, origin: Origin, real: bool, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, origin: Origin, real: bool, settings: Mapping[str, str], *, app: bool = False
+    ) -> None:
+        self.app = app
         self.folder, self.origin, self.real = folder, origin, real
         self.now = time.time()
         self.tick = count(1).__next__
@@ -145,7 +149,8 @@ class Stage:
         self.line = Line()
         forge = Forge(
             api_url=self.github.url,
-            token=TOKEN,
+            token=APP_TOKEN if self.app else TOKEN,
+            app_id=APP_ID if self.app else None,
             repositories=[REPOSITORY],
             context=CONTEXT,
             etags=store,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from appliance.trials.apps import apps
 from appliance.trials.beside import beside
 from appliance.trials.github import How, Trouble
 from appliance.trials.model import ANSWERS, Step, failures
@@ -32,10 +33,10 @@ PART = 12  # with --fast: each so manyth, and the first of each outcome and each
 
 def rows(now: float) -> list[Row]:
     """All of them; `now` is when they run, for what the model's API says of a time."""
-    made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves(), *beside()]
+    made = [*_outcomes(), *_replayed(), *_models(now), *_answers(), *_forges(), *_moves(), *beside(), *apps()]
     every = [*made, *_killed(made)]
     shown = ("REPLAY", "outcome", "move")
-    besides = ("command", "beside")
+    besides = ("command", "beside", "app")
     firsts = {
         row.source: n
         for n, row in reversed(list(enumerate(every)))
@@ -256,6 +257,7 @@ def _killed(made: list[Row]) -> Iterator[Row]:
         "move:two-bases: one blocks",
         "command:review: and now it blocks",
         "beside:edit: and now it blocks",
+        "app:reviewed: with a finding that blocks",
         "beside:hide: a second head",
         "beside:resolve: in the new commit",
         "beside:drift: and now it blocks",
