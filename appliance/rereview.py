@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cache
 
 from appliance.core.earlier import History, Since
 from appliance.core.pulls import Pull
@@ -33,3 +34,18 @@ def _since(mirror: Mirror, earlier: str, head: str, merge_base: str) -> Since:
         with suppress(GitError):
             diff = mirror.diff(mirror.changed_files(earlier, head))
     return Since(commits, rewritten, diff)
+
+
+def lines_of(mirror: Mirror, head: str) -> Callable[[str], int]:
+    """How many lines a file of `head` has by its path; 0 for what is none, or cannot be told."""
+
+    @cache
+    def lines(path: str) -> int:
+        with suppress(GitError):
+            entry = mirror.entries(head, [path]).get(path) if path and "\0" not in path else None
+            if entry is not None and entry.regular:
+                content = mirror.content(entry)
+                return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+        return 0
+
+    return lines

@@ -177,7 +177,8 @@ class Reviewer:
             ending = _covered(ending, covered(held.files, plan, self.diff_budget, unseen))
             ending = redaction.ending(_held_to(ending, held.configuration))
             if ending.review is not None:
-                settled = settle(ending.review, history, since, self.block_priority)
+                lines = rereview.lines_of(mirror, pull.head_sha)
+                settled = settle(ending.review, history, since, self.block_priority, lines)
                 ending = redaction.ending(replace(ending, review=settled))
             if ending.review is not None:
                 keep(ending.review, work)

@@ -379,7 +379,7 @@ def test_a_change_larger_than_a_pass_is_read_in_several_and_merged(world: World)
     assert sum(map(len, portions)) == 8, "each once"
     for pair in ({"core/plan.py", "tests/core/test_plan.py"}, {"core/gate.py", "tests/test_gate.py"}):
         assert any(pair <= portion for portion in portions), "a source comes with its test"
-    assert (review.result.verdict, len(review.result.findings)) == ("incorrect", 1)
+    assert (review.result.verdict, len(review.result.findings)) == ("inconclusive", 1), "one pass could not judge"
     assert review.usage.input_tokens == 10 * len(portions)
     assert len(review.evidence.commands) == len(portions)
     assert f"in {len(portions)} passes" in shown(review)

@@ -2,17 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from appliance.core.diff import Diff
+from appliance.core.diff import Diff, Lines
 from appliance.core.findings import EarlierAnswer, EarlierFinding, Finding, Review
 from appliance.core.moved import now_at, unchanged
 from appliance.core.verdict import Gate, blocks_at, gate_of
 
 MAX_ASKED = 50  # of one review; those beyond stay open
 MAX_SAID = 1000  # characters of what is said of one
+NEAR = 3  # lines between the places that two reviews name for one defect
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 State = Literal["open", "resolved", "obsolete", "dismissed"]
 
@@ -114,14 +115,22 @@ def words(title: str) -> str:
     return " ".join(re.findall(r"\w+", title.casefold()))
 
 
-def settle(review: Review, history: History, since: Mapping[str, Since], block_priority: int) -> Review:
+def settle(
+    review: Review,
+    history: History,
+    since: Mapping[str, Since],
+    block_priority: int,
+    lines: Callable[[str], int] = lambda _: 0,
+) -> Review:
     """`review` with what became of each earlier finding, by its evidence and by what is known, not by claims.
 
     Dismissed ones are reported no more. One that is open and blocks stands among the findings, if the reviewer
     reported it again or not. A new one on lines that did not change since the last review is advisory, unless it
-    breaks for everyone (P0). `since` by earlier head. The findings of the result have fingerprints.
+    breaks for everyone (P0). `since` by earlier head; `lines` tells how many lines a file has in this one, 0 for what
+    is none. The findings of the result have fingerprints.
     """
-    findings, matches = _matched(map(fingerprinted, review.result.findings), history, since)
+    reports = [fingerprinted(finding) for finding in review.result.findings]
+    findings, matches = _matched(reports, history, since)
     gone = {each.fingerprint for each in history.dismissed}
     answers: dict[str, list[EarlierAnswer]] = {}
     for answer in review.result.earlier:
@@ -140,7 +149,12 @@ def settle(review: Review, history: History, since: Mapping[str, Since], block_p
     alike = history.head_sha != review.head_sha and history.digest == review.configuration.digest
     last = since.get(history.head_sha, UNKNOWN) if alike else UNKNOWN
     before = {each.fingerprint: each for each in history.known}
-    standing = [replace(each, advisory=each.advisory or _advisory(each, before, history, last)) for each in standing]
+    if history.digest == review.configuration.digest:
+        said = {each.fingerprint for each in reports}
+        standing = [_as_grave(each, before.get(each.fingerprint), said, since) for each in standing]
+    standing = [
+        replace(each, advisory=each.advisory or _advisory(each, before, history, last, lines)) for each in standing
+    ]
     opened = {each.fingerprint for each in became if each.state == "open" and not each.reported}
     blocks = blocks_at(review, block_priority)
     standing += [
@@ -159,17 +173,17 @@ def _matched(
     found = list(findings)
     known = {each.fingerprint for each in history.known}
     matches = {each.fingerprint for each in found} & known
-    by_name = {
-        (path, words(each.finding.title)): each.fingerprint
-        for each in reversed(history.known)
-        if each.state == "open" and each.fingerprint not in matches
-        for path in _names(each, since)
-    }
+    by_name: dict[tuple[str, str], list[Known]] = {}
+    for one in history.known:
+        if one.state == "open" and one.fingerprint not in matches:
+            for path in _names(one, since):
+                by_name.setdefault((path, words(one.finding.title)), []).append(one)
     for index, each in enumerate(found):
-        name = (each.path, words(each.title))
-        if each.fingerprint not in known and name in by_name:
-            found[index] = replace(each, fingerprint=by_name.pop(name))
-            matches.add(found[index].fingerprint)
+        alike = by_name.get((each.path, words(each.title)), []) if each.fingerprint not in known else []
+        again = next((it for it in alike if it.fingerprint not in matches and _may_be(each, it, since)), None)
+        if again is not None:
+            found[index] = replace(each, fingerprint=again.fingerprint)
+            matches.add(again.fingerprint)
     return found, matches
 
 
@@ -178,6 +192,34 @@ def _names(known: Known, since: Mapping[str, Since]) -> set[str]:
     diff = since.get(known.head_sha, UNKNOWN).diff
     path = known.finding.path
     return {path, *(each.path for each in (diff.files if diff else ()) if each.old_path == path)}
+
+
+def _may_be(finding: Finding, known: Known, since: Mapping[str, Since]) -> bool:
+    """Whether a finding of the same name can be the known one: if not, that one's lines are as they were, elsewhere."""
+    place = _unedited(known, since)
+    if place is None or finding.side != "RIGHT":
+        return True
+    path, (first, last) = place
+    return finding.path == path and finding.line_start <= last + NEAR and first - NEAR <= finding.line_end
+
+
+def _unedited(known: Known, since: Mapping[str, Since]) -> tuple[str, Lines] | None:
+    """Where the lines of a known finding are now, if it can be told that they are as they were: not of one whose lines
+    are not known, since only our comment told of it."""
+    one, diff = known.finding, since.get(known.head_sha, UNKNOWN).diff
+    if one.side != "RIGHT" or diff is None or not one.body:
+        return None
+    return now_at(diff, one.path, (one.line_start, one.line_end))
+
+
+def _as_grave(finding: Finding, known: Known | None, said: Collection[str], since: Mapping[str, Since]) -> Finding:
+    """An open one on the same code is as grave as it was: that it is called less is no evidence. `said` are the
+    fingerprints as they were reported, of the code too."""
+    if known is None or known.state != "open" or known.finding.advisory:
+        return finding
+    if finding.fingerprint not in said and _unedited(known, since) is None:
+        return finding
+    return replace(finding, priority=min(finding.priority, known.finding.priority))
 
 
 def _became(
@@ -226,8 +268,11 @@ def _told(
     )
 
 
-def _advisory(finding: Finding, before: Mapping[str, Known], history: History, last: Since) -> bool:
-    """Whether it is on code that the last review saw as it is now, and is none that blocked before."""
+def _advisory(
+    finding: Finding, before: Mapping[str, Known], history: History, last: Since, lines: Callable[[str], int]
+) -> bool:
+    """Whether it is on code that the last review saw as it is now, and is none that blocked before. Lines that the head
+    does not have are no code that somebody saw."""
     known = before.get(finding.fingerprint)
     if finding.priority == 0 or (known is not None and not known.finding.advisory):
         return False
@@ -236,7 +281,9 @@ def _advisory(finding: Finding, before: Mapping[str, Known], history: History, l
     file = last.diff.of(finding.path)
     if {finding.path, (file and file.old_path) or finding.path} & history.not_seen:
         return False
-    return unchanged(last.diff, finding.path, (finding.line_start, finding.line_end))
+    if not unchanged(last.diff, finding.path, (finding.line_start, finding.line_end)):
+        return False
+    return finding.line_end <= lines(finding.path)
 
 
 def _carried(known: Known, since: Since) -> Finding:

@@ -5,12 +5,15 @@ from dataclasses import replace
 
 from appliance.core.findings import EarlierAnswer, Evidence, Result, Review, Usage, Verdict
 
-_GRAVEST: tuple[Verdict, ...] = ("incorrect", "inconclusive", "correct")
+# A pass that could not judge is not made up for by another that could: what blocks, blocks by its findings.
+_GRAVEST: tuple[Verdict, ...] = ("inconclusive", "incorrect", "correct")
 _STATES = ("open", "resolved", "obsolete")
 
 
 def merged(reviews: Sequence[Review]) -> Review:
     """One review of all of them, with the gravest verdict; no finding, command or limit of any is lost.
+
+    A pass that says "incorrect" and names nothing is inconclusive: a note of another pass does not say why.
 
     Of an earlier finding, what a pass says that knows of it counts; one that says it is still open wins.
     """
@@ -21,7 +24,7 @@ def merged(reviews: Sequence[Review]) -> Review:
     return replace(
         first,
         result=Result(
-            verdict=min((result.verdict for result in results), key=_GRAVEST.index),
+            verdict=min(map(_verdict, results), key=_GRAVEST.index),
             summary=_joined([result.summary for result in results]),
             reasoning=_joined([result.reasoning for result in results]),
             limits=_joined([result.limits for result in results]),
@@ -37,6 +40,10 @@ def merged(reviews: Sequence[Review]) -> Review:
         ),
         seconds=sum(review.seconds for review in reviews),
     )
+
+
+def _verdict(result: Result) -> Verdict:
+    return "inconclusive" if result.verdict == "incorrect" and not result.findings else result.verdict
 
 
 def _joined(texts: Sequence[str]) -> str:

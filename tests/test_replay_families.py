@@ -1,0 +1,66 @@
+"""Neighbours of the rows of the replay list: what somebody tries who wants a green gate that nobody earned."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_github import FakeGitHub
+from test_replay_findings import FINE, finding
+from test_replay_findings import World as Passes
+from test_rereview import BAD, BEGIN, FIRST, SECOND, Model, Rereview, says
+from world import APP
+
+from appliance import codex
+from appliance.core.findings import EarlierAnswer
+from appliance.core.verdict import gate_of
+
+
+@pytest.fixture
+def world(fake_github: FakeGitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rereview]:
+    fake_github.add_repository(APP, {"app.py": BEGIN})
+    fake_github.add_pull(APP, "change", files={"app.py": BAD})
+    world = Rereview(fake_github, tmp_path)
+    world.model = Model()
+    monkeypatch.setattr(codex, "review", world.model)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def passes(tmp_path: Path) -> Passes:
+    """A change that is read in two passes."""
+    world = Passes(tmp_path)
+    world.repo.commit(**{name: f"{name} = 1\n" * 40 for name in ("one.py", "two.py")})
+    world.reviewer = replace(world.reviewer, diff_budget=600)
+    return world
+
+
+@pytest.mark.parametrize("first", ["inconclusive", "incorrect"])
+def test_R40_a_pass_that_judges_nothing_is_not_hidden_by_a_note_of_another(passes: Passes, first: str) -> None:
+    note = FINE | {"verdict": "incorrect", "findings": [finding("two.py", 1, priority=3)]}
+    passes.answers = [FINE | {"verdict": first}, note]
+    review = passes.review()
+    assert len(passes.prompts) == 2
+    assert gate_of(review, 1).state in ("error", "failure")
+
+
+def test_R40_another_defect_of_the_same_title_is_not_the_one_that_is_open(world: Rereview) -> None:
+    world.review(says(FIRST, verdict="incorrect"))
+    world.push(BAD.replace("line 20\n", "twenty\n"))
+    lesser = replace(FIRST, line_start=20, line_end=20, priority=3)
+    world.review(says(lesser, answers=(EarlierAnswer("E1", "open", "", "It is there still."),)))
+    assert world.gate().startswith("failure: 1 blocking finding")
+
+
+@pytest.mark.parametrize(
+    "where", [("app.py", 9999), ("App.py", 5), ("nowhere.py", 1), (".", 1), ("a\0b", 1), ("../app.py", 5)]
+)
+def test_R19_a_new_finding_that_stands_nowhere_is_not_one_on_unchanged_code(
+    world: Rereview, where: tuple[str, int]
+) -> None:
+    world.review(says())
+    world.push(BAD.replace("line 20\n", "twenty\n"))
+    path, line = where
+    world.review(says(replace(SECOND, path=path, line_start=line, line_end=line), verdict="incorrect"))
+    assert world.gate() == "failure: 1 blocking finding (P1)"
