@@ -17,7 +17,6 @@ from appliance.core.outbox import Letter
 from appliance.core.pulls import Pull
 from appliance.core.report import (
     CommentMode,
-    history_of,
     marker_dismissed,
     marker_findings,
     marker_fingerprints,
@@ -205,7 +204,7 @@ def _hide_older(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> None:
             desk.store.add_letter(desk.pull.target, "minimize", f"minimize {it.node_id}", {"node": it.node_id})
 
 
-def _history(desk: Desk, last: Comment) -> str:
+def _history(desk: Desk, last: Comment) -> list[str]:
     """Older heads with their gates and markers, so that a lost database and a head that comes back still know them."""
     stored, _ = desk.review
     older = {mark.at: mark for mark in markers.read_all(last.body, desk.key) if mark.target == desk.pull.target}
@@ -214,7 +213,7 @@ def _history(desk: Desk, last: Comment) -> str:
     for mark in sorted(older.values(), key=lambda mark: -mark.at)[:MAX_HISTORY]:
         kept = markers.render(replace(mark, findings=(), fingerprints=(), dismissed=()), desk.key)
         lines.append(f"- `{mark.head_sha}`: {mark.gate_state}, {inert(mark.gate_description, one_line=True)} {kept}")
-    return history_of(lines)
+    return lines
 
 
 def _summary_landed(desk: Desk, letter: Letter) -> Sent | None:
@@ -242,7 +241,7 @@ def _summary_in(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> Sent | No
     return Sent(of_it[0].id, of_it[0].url) if of_it else None
 
 
-def summary(desk: Desk, earlier: Marker | None, history: str = "") -> str:
+def summary(desk: Desk, earlier: Marker | None, history: Sequence[str] = ()) -> str:
     """The comment of a stored review, marker included. What stands on lines is only named."""
     stored, review = desk.review
     marker = Marker(

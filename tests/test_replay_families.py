@@ -8,11 +8,11 @@ import pytest
 from fake_github import FakeGitHub
 from test_replay_findings import FINE, finding
 from test_replay_findings import World as Passes
-from test_rereview import BAD, BEGIN, FIRST, SECOND, Model, Rereview, says
+from test_rereview import BAD, BEGIN, FIRST, SECOND, Model, Rereview, resolved, says
 from world import APP
 
 from appliance import codex
-from appliance.core.findings import EarlierAnswer
+from appliance.core.findings import EarlierAnswer, InlineAnchor, Result
 from appliance.core.verdict import gate_of
 
 
@@ -64,3 +64,24 @@ def test_R19_a_new_finding_that_stands_nowhere_is_not_one_on_unchanged_code(
     path, line = where
     world.review(says(replace(SECOND, path=path, line_start=line, line_end=line), verdict="incorrect"))
     assert world.gate() == "failure: 1 blocking finding (P1)"
+
+
+def test_R22_names_that_the_author_chooses_do_not_make_the_comment_too_long(world: Rereview) -> None:
+    odd = {f"{'`' * 60}/{'`' * 200}{number}/{'`' * 40}.bin": b"\0\1" for number in range(60)}
+    world.github.push(APP, "change", {**odd, "app.py": BAD})
+    long = replace(FIRST, body="word " * 9000)
+    text = "`" * 19 + " word" * 3000
+    world.review(lambda _: Result("incorrect", text, text, text, (long,)))
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+    assert len(world.body) <= 65_536 and "It breaks" not in world.body and "Five is bad" in world.body
+    assert "Verdict: incorrect" in world.body and world.markers()
+
+
+def test_R25_a_conversation_that_could_not_be_listed_is_resolved_later(world: Rereview) -> None:
+    world.review(says(replace(FIRST, anchor=InlineAnchor("app.py", 5, "RIGHT")), verdict="incorrect"))
+    head = world.push(BAD.replace("bad 5\n", "good 5\n"))
+    world.github.fail(path="/graphql", status=502, times=3)
+    world.review(says(answers=(resolved(head),)))
+    for _ in range(3):
+        world.quiet()
+    assert [thread.resolved for thread in world.forge.threads(world.pull())] == [True]

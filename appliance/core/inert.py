@@ -81,10 +81,10 @@ def inert(text: str, *, one_line: bool = False) -> str:
 
 def code(text: str) -> str:
     """A code span that its content cannot leave, at most about MAX_CODE characters."""
-    flat = _CONTROL_OR_SPACE.sub(_escaped, text)[:MAX_CODE]
-    flat = _IN_CODE.sub(lambda found: f"{found.group()}{_BREAK}", flat)
+    flat = _CONTROL_OR_SPACE.sub(_escaped, text)
     # cmark gives up on spans of more than 80 backticks (MAXBACKTICKS), and all in them would act.
-    flat = re.sub(rf"`{{{MAX_FENCE},}}", lambda found: r"\x60" * len(found.group()), flat)
+    flat = re.sub(rf"`{{{MAX_FENCE},}}", lambda found: r"\x60" * len(found.group()), flat[:MAX_CODE])[:MAX_CODE]
+    flat = _IN_CODE.sub(lambda found: f"{found.group()}{_BREAK}", flat)
     fence = "`" * (max((len(run) for run in re.findall(r"`+", flat)), default=0) + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") or not flat.strip() else ""
     return f"{fence}{pad}{flat or '(nothing)'}{pad}{fence}"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal
 
@@ -13,7 +13,9 @@ from appliance.core.suggestions import as_code
 from appliance.core.verdict import Gate, blocking, blocks_at
 
 MAX_COMMENT = 65_000  # GitHub refuses a body of more than 65,536 characters
-MAX_TEXT = 8000  # of each text that stands outside the findings: what is cut are findings, never the verdict
+# Of each text, and of each list, that stands outside the findings: what is cut are findings, never the verdict. The
+# lesser ones where names that an author chose, and long texts, would leave no room for findings.
+_TEXTS = (8000, 4000, 2000, 1000)
 CUT = "\n\n_(cut: the review is longer than a comment may be)_\n"
 MAX_NAMED = 10
 SHOWN_PRIORITY = 1  # what is as grave is shown in every round
@@ -32,28 +34,43 @@ def comment(
     earlier: Marker | None = None,
     inlined: Sequence[Finding] = (),
     folded: Sequence[Finding] = (),
-    history: str = "",
+    history: Sequence[str] = (),
 ) -> str:
     """The whole comment, at most MAX_COMMENT characters; when it must be cut, verdict and marker stay.
 
     `earlier` is the marker of the review that this one supersedes. `inlined` are findings that stand on lines of the
     diff: here they are only named, behind the others. `folded` ones are shown to who opens them. `history` is of older
-    heads (`history_of`).
+    heads, a line each, the newest first.
     """
     parts = [
         *_findings(review, block_priority, permalink, inlined, folded),
         *_dismissed(review),
         *_earlier(review, earlier),
     ]
-    top, middle, end = (_GAP.join(part) for part in (_top(review, gate), parts, _conclusion(review)))
-    room = MAX_COMMENT - len(top) - len(end) - len(marker) - len(history) - 4 * len(_GAP)
-    return _GAP.join(part for part in (top, cut(middle, room), end, history, marker) if part)
+    middle = _GAP.join(parts)
+    for most in _TEXTS:
+        top, end = _GAP.join(_top(review, gate, most)), _GAP.join(_conclusion(review, most))
+        room = MAX_COMMENT - len(top) - len(end) - len(marker) - 4 * len(_GAP)
+        if room >= min(len(middle), MAX_COMMENT // 3):
+            break
+    told = _history(history, room - min(len(middle), MAX_COMMENT // 3))
+    return _GAP.join(part for part in (top, cut(middle, room - len(told)), end, told, marker) if part)
 
 
-def history_of(lines: Sequence[str]) -> str:
-    """What an edited comment keeps of older heads, the newest first."""
-    said = "\n".join(lines)
-    return f"<details><summary>Earlier heads: {len(lines)}</summary>\n\n{said}\n\n</details>" if lines else ""
+def _history(lines: Sequence[str], room: int) -> str:
+    """What an edited comment keeps of older heads: as many as there is room for."""
+    kept = list(_within(lines, room - 100))
+    said = "\n".join(kept)
+    return f"<details><summary>Earlier heads: {len(kept)}</summary>\n\n{said}\n\n</details>" if kept else ""
+
+
+def _within(lines: Sequence[str], room: int) -> Iterator[str]:
+    """The first of `lines`, as far as they fit."""
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return
+        yield line
 
 
 def to_fold(review: Review, block_priority: int) -> list[Finding]:
@@ -65,12 +82,12 @@ def to_fold(review: Review, block_priority: int) -> list[Finding]:
 def cut(text: str, room: int) -> str:
     if len(text) <= room:
         return text
-    kept = text[: room - len(CUT) - MAX_FENCE - 1]
+    kept = text[: max(0, room - len(CUT) - MAX_FENCE - 1)]
     fence = open_fence(kept)
     return (f"{kept}\n{fence}" if fence else kept) + CUT
 
 
-def _top(review: Review, gate: Gate) -> list[str]:
+def _top(review: Review, gate: Gate, most: int) -> list[str]:
     rehearsal = ["> **Rehearsal**: written by the scripted model of the appliance, not by Codex's model."]
     return [
         f"## Codex review: {gate.description}",
@@ -78,7 +95,7 @@ def _top(review: Review, gate: Gate) -> list[str]:
         f"Reviewed head `{review.head_sha}` against base {code(review.base_ref)} at `{review.base_sha}`"
         f" (merge base `{review.merge_base}`).",
         *_changed(review.configuration),
-        _text(review.result.summary),
+        _text(review.result.summary, most),
     ]
 
 
@@ -189,21 +206,21 @@ def _became(each: EarlierFinding) -> str:
     return f"- {name}[P{each.priority}] {inert(each.title, one_line=True)} ({code(each.path)}): {became}{said}"
 
 
-def _conclusion(review: Review) -> list[str]:
+def _conclusion(review: Review, most: int) -> list[str]:
     evidence, usage = review.evidence, review.usage
     looked = [
         f"{_count(evidence.files_changed, 'file')} changed",
         f"{_count(len(evidence.commands), 'command')} ran in the sandbox",
         *([f"{_count(len(evidence.failed_commands), 'command')} failed"] if evidence.failed_commands else []),
     ]
-    commands = "\n".join(f"- {code(command)}" for command in evidence.commands[:20])
+    commands = "\n".join(_within([f"- {code(command)}" for command in evidence.commands[:20]], most))
     return [
-        f"**Verdict: {review.result.verdict}**\n\n{_text(review.result.reasoning)}",
+        f"**Verdict: {review.result.verdict}**\n\n{_text(review.result.reasoning, most)}",
         f"**Evidence**: {', '.join(looked)}.",
-        *_coverage(review),
+        *_coverage(review, most),
         *([f"<details><summary>Commands</summary>\n\n{commands}\n\n</details>"] if commands else []),
         *_rules(review.configuration),
-        f"**Limits**\n\n{_limits(review) or 'none named'}",
+        f"**Limits**\n\n{_limits(review, most) or 'none named'}",
         f"<sub>{inert(review.model, one_line=True)} · {usage.input_tokens:,} tokens in"
         f" ({usage.cached_input_tokens:,} cached), {usage.output_tokens:,} out · {review.seconds:.0f} s</sub>",
     ]
@@ -220,7 +237,7 @@ _KINDS = {
 }
 
 
-def _coverage(review: Review) -> list[str]:
+def _coverage(review: Review, most: int) -> list[str]:
     """How many files were reviewed, trimmed and left out, and which."""
     told = review.coverage
     if told == Coverage():  # of a version that did not count them
@@ -233,11 +250,12 @@ def _coverage(review: Review) -> list[str]:
     ]
     passes = f" in {told.passes} passes" if told.passes > 1 else ""
     lines = [f"- {code(one.path)}: {inert(one.why, one_line=True)}" for one in (*told.trimmed, *told.left_out)]
-    more = [f"- and {len(lines) - MAX_UNSEEN} more"] if len(lines) > MAX_UNSEEN else []
-    named = "\n".join([*lines[:MAX_UNSEEN], *more])
+    named = list(_within(lines[:MAX_UNSEEN], most))
+    more = [f"- and {len(lines) - len(named)} more"] if len(lines) > len(named) else []
+    unseen = "\n".join([*named, *more])
     return [
         f"**Coverage**: {', '.join(parts)}{passes}.",
-        *([f"<details><summary>Not, or not wholly, reviewed</summary>\n\n{named}\n\n</details>"] if lines else []),
+        *([f"<details><summary>Not, or not wholly, reviewed</summary>\n\n{unseen}\n\n</details>"] if lines else []),
     ]
 
 
@@ -252,19 +270,19 @@ def _rules(held: Configuration) -> list[str]:
     return [*used, *([f"**Notes**\n\n{notes}"] if notes else [])]
 
 
-def _limits(review: Review) -> str:
+def _limits(review: Review, most: int) -> str:
     held = review.configuration
     out = f"Left out by the base branch's rules: {_count(held.files_excluded, 'file')}: "
     excluded = out + f"{_names(held.excluded, held.files_excluded)}." if held.files_excluded else ""
-    return _GAP.join(part for part in (excluded, _text(review.result.limits)) if part)
+    return _GAP.join(part for part in (excluded, _text(review.result.limits, most)) if part)
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _text(text: str) -> str:
-    return cut(inert(text), MAX_TEXT)
+def _text(text: str, most: int) -> str:
+    return cut(inert(text), most)
 
 
 def _words(title: str) -> str:
