@@ -1,5 +1,6 @@
 """Which of the changed files nobody can read as they are, and why."""
 
+import re
 from collections.abc import Sequence
 
 from appliance.core.findings import NotSeen
@@ -9,8 +10,13 @@ from appliance.git.bounds import SUBMODULE
 from appliance.git.changes import ChangedFile
 from appliance.git.mirror import Entry
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\n"
-POINTER_LINES = 4  # at most; three, and one more for each extension
+# The whole of one, as git-lfs writes it: what only begins so can be a script, which nobody is to take for a pointer.
+POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-\d-[\w.-]+ sha256:[0-9a-f]{64}\n){0,10}"
+    rb"oid sha256:[0-9a-f]{64}\nsize \d+\n?"
+)
+POINTER_LINES = 13  # at most; three, and one more for each extension
+MAX_POINTER = 1024  # bytes
 MAX_POINTERS = 200  # files that are looked into; more in one change are named as what they are by git: text
 
 
@@ -34,6 +40,7 @@ def unread(
             found[file.path] = NotSeen(file.path, "binary", "binary")
         elif file.status != "D" and 0 < file.added <= POINTER_LINES and pointers < MAX_POINTERS:
             pointers += 1
-            if mirror.content(Entry(file.mode, file.blob, 0)).startswith(POINTER):
+            content = mirror.content(Entry(file.mode, file.blob, 0))
+            if len(content) <= MAX_POINTER and POINTER.fullmatch(content):
                 found[file.path] = NotSeen(file.path, "lfs", "LFS pointer")
     return list(found.values())

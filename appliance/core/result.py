@@ -142,8 +142,13 @@ def _finding(found: _Finding) -> Finding:
         line_start=first,
         line_end=last,
         side=found.side,
-        suggestion=None if found.suggestion is None else _storable(found.suggestion),
+        suggestion=_as_given(found.suggestion),
     )
+
+
+def _as_given(suggestion: str | None) -> str | None:
+    """A change is committed as it stands, or not proposed at all."""
+    return suggestion if suggestion is None or _storable(suggestion) == suggestion else None
 
 
 def _storable(text: str) -> str:
