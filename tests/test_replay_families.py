@@ -12,7 +12,8 @@ from test_rereview import BAD, BEGIN, FIRST, SECOND, Model, Rereview, resolved, 
 from world import APP
 
 from appliance import codex
-from appliance.core.findings import EarlierAnswer, InlineAnchor, Result
+from appliance.core.findings import Coverage, EarlierAnswer, InlineAnchor, NotSeen, Result
+from appliance.core.report import MAX_COMMENT, comment
 from appliance.core.verdict import gate_of
 
 
@@ -50,7 +51,19 @@ def test_R40_another_defect_of_the_same_title_is_not_the_one_that_is_open(world:
     world.push(BAD.replace("line 20\n", "twenty\n"))
     lesser = replace(FIRST, line_start=20, line_end=20, priority=3)
     world.review(says(lesser, answers=(EarlierAnswer("E1", "open", "", "It is there still."),)))
-    assert world.gate().startswith("failure: 1 blocking finding")
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+    assert sorted(it.priority for it in world.review_now().result.findings) == [1, 3], "they are two"
+
+
+def test_R40_the_same_code_called_less_grave_blocks_on(world: Rereview) -> None:
+    world.review(says(FIRST, verdict="incorrect"))
+    world.push("one more\n" + BAD.replace("line 20\n", "twenty\n"))
+    lesser = replace(FIRST, line_start=6, line_end=6, priority=3)
+    world.review(says(lesser, answers=(EarlierAnswer("E1", "open", "", "It is there still."),)))
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+    world.push("one more\n" + BAD.replace("bad 5\n", "better 5\n"))
+    world.review(says(lesser, answers=(EarlierAnswer("E1", "open", "", "Less of it."),)))
+    assert world.gate() == "success: no blocking findings (1 note)", "its code was edited, and is judged anew"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +90,31 @@ def test_R22_names_that_the_author_chooses_do_not_make_the_comment_too_long(worl
     assert "Verdict: incorrect" in world.body and world.markers()
 
 
+def test_R22_with_all_that_can_be_long_there_is_room_for_findings(world: Rereview) -> None:
+    text = "word " * 3000
+    world.review(lambda _: Result("incorrect", text, text, text, (replace(FIRST, body="word " * 9000),)))
+    review = world.review_now()
+    many = tuple("`" * 300 for _ in range(30))
+    review = replace(
+        review,
+        evidence=replace(review.evidence, commands=many),
+        configuration=replace(review.configuration, changed=many, rules=many, notes=many, files_excluded=30),
+        coverage=Coverage(left_out=tuple(NotSeen(name, "binary", name) for name in many)),
+    )
+    heads = [f"- {number} {'x' * 1200}" for number in range(20)]
+    said = comment(review, gate_of(review, 1), 1, lambda *_: None, "m" * 16_000, None, history=heads)
+    assert len(said) <= MAX_COMMENT and said.endswith("m" * 16_000)
+    shown, _, rest = said.partition("**Verdict: incorrect**")
+    assert len(shown.split("Five is bad")[1]) > 15_000 and rest
+    assert len(comment(review, gate_of(review, 1), 1, lambda *_: None, history=heads[:1])) <= MAX_COMMENT
+
+
 def test_R25_a_conversation_that_could_not_be_listed_is_resolved_later(world: Rereview) -> None:
     world.review(says(replace(FIRST, anchor=InlineAnchor("app.py", 5, "RIGHT")), verdict="incorrect"))
     head = world.push(BAD.replace("bad 5\n", "good 5\n"))
-    world.github.fail(path="/graphql", status=502, times=3)
+    broken = world.github.fail(path="/graphql", status=502, times=99)
     world.review(says(answers=(resolved(head),)))
+    broken.times = 0
     for _ in range(3):
         world.quiet()
     assert [thread.resolved for thread in world.forge.threads(world.pull())] == [True]
