@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from fake_github import FakeGitHub
-from fake_github.clients import CONTEXT
+from fake_github.clients import CONTEXT, forge_for
 from fake_github.state import CheckRun
-from world import APP, World, failed, found, reviewed
+from world import APP, Ticks, World, failed, found, reviewed
 
 from appliance.core.findings import Coverage, Finding, InlineAnchor, NotSeen
 from appliance.core.outcomes import Outcome
@@ -155,6 +155,29 @@ def test_what_the_token_showed_is_shown_by_the_app_too(world: World) -> None:
     before = len(writes(world))
     world.run()
     assert len(writes(world)) == before
+
+
+def test_what_stood_under_another_name_is_shown_under_the_new_one(world: World) -> None:
+    world.app = 0
+    world.restart()
+    world.run()
+    world.forge.close()
+    ticks = Ticks(world)
+    world.forge = forge_for(world.github, etags=world.store, clock=ticks, sleep=ticks.sleep, context="other")
+    world.run()
+    shown = world.github.statuses(APP, world.pull().head_sha, "other")
+    assert ([status.state for status in shown], len(world.asked)) == (["success"], 1)
+
+
+@pytest.mark.parametrize("change", ["completed", "queued"])
+def test_a_run_that_somebody_asked_for_again_gets_its_gate_back_and_no_review(world: World, change: str) -> None:
+    """`queued` is how GitHub shows it while the App has not answered; it is seen when the database is lost."""
+    world.run()
+    run(world).status, run(world).conclusion = change, "success" if change == "completed" else None
+    world.github.generation += 1
+    world.restart(lose_database=True)
+    world.run()
+    assert (world.run_gates(), len(world.asked)) == ([GREEN], 1)
 
 
 def test_an_error_is_one_and_blocks(world: World) -> None:
