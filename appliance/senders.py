@@ -24,7 +24,7 @@ from appliance.core.report import (
 )
 from appliance.core.report import comment as render
 from appliance.core.verdict import Gate, blocking, blocks_at
-from appliance.forge import Comment, ForgeError, InlineComment, Thread, ThreadComment
+from appliance.forge import Comment, ForgeError, InlineComment, PostedReview, Thread, ThreadComment
 from appliance.protocols import Forge
 from appliance.store import Store, StoredReview, key_of
 
@@ -89,11 +89,21 @@ class Kind:
 
 
 def _send_inline(desk: Desk, letter: Letter) -> Sent:
-    """Nothing if there is nothing to say on lines, and nothing to approve or to refuse."""
+    """Nothing if there is nothing to say on lines, and nothing to approve or to refuse.
+
+    What the database does not know may be there: one that was lost before the summary was posted leaves a pull request
+    review of this head behind. What that says on lines is not said twice.
+    """
     _, review = desk.review
     found, event = inline.placed(review, desk.folded(review)), _event(desk)
     if _nothing_for_lines(desk):
         return Sent()
+    there = _of_this_head(desk)
+    if there:
+        said = _said_on_lines(desk, there.author)
+        found = [finding for finding in found if inline.name_of(finding) not in said]
+        if not found and _STATES[event] == there.state:
+            return Sent(there.id, there.url)
     blocks = set(map(id, blocking(review.result.findings, blocks_at(review, desk.block_priority))))
     comments = [_on_line(desk, finding, id(finding) in blocks) for finding in found]
     try:
@@ -104,6 +114,29 @@ def _send_inline(desk: Desk, letter: Letter) -> Sent:
         desk.forge.post_review(desk.pull, event, _whole(desk, 0, BARE), [])
         return Sent()
     return Sent(posted.id, posted.url)
+
+
+_STATES = {"COMMENT": "COMMENTED", "REQUEST_CHANGES": "CHANGES_REQUESTED", "APPROVE": "APPROVED"}
+
+
+def _of_this_head(desk: Desk) -> PostedReview | None:
+    """The newest of ours with comments on lines."""
+    begins = f"{desk.pull.head_sha} {desk.pull.base_ref} "
+    tagged = [(markers.read_tag(posted.body, desk.key), posted) for posted in desk.forge.reviews(desk.pull)]
+    ours = [
+        it
+        for tag, it in tagged
+        if tag and (tag.target, tag.kind) == (desk.pull.target, "review") and tag.id.startswith(begins)
+    ]
+    return ours[-1] if ours else None
+
+
+def _said_on_lines(desk: Desk, author: str) -> set[str]:
+    """The names of the findings that have a conversation of `author` which is not resolved: anybody can copy a tag."""
+    firsts = [thread.comments[0] for thread in desk.forge.threads(desk.pull) if thread.comments and not thread.resolved]
+    ours = [first for first in firsts if first.author.casefold() == author.casefold()]
+    tags = [tag for first in ours if (tag := markers.read_tag(first.body, desk.key))]
+    return {tag.id for tag in tags if (tag.target, tag.kind) == (desk.pull.target, "finding")}
 
 
 def _nothing_for_lines(desk: Desk) -> bool:

@@ -532,8 +532,9 @@ def killing(killer: Killer, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GitHubClient, "write", written)
 
 
-def killed_at(moment: int, github: FakeGitHub, path: Path) -> bool:
-    """One world whose process ends at `moment` of its delivery; False if it ended before that moment came."""
+def killed_at(moment: int, github: FakeGitHub, path: Path, *, lost: bool) -> bool:
+    """One world whose process ends at `moment` of its delivery, and whose database may be `lost` with it; False if
+    it ended before that moment came."""
     world, killer = world_of(github, path), Killer(moment)
     good: Callable[..., Ending] = lambda pull, _: reviewed(pull, on_line(1))  # noqa: E731
 
@@ -548,7 +549,7 @@ def killed_at(moment: int, github: FakeGitHub, path: Path) -> bool:
             world.run()
         return False
     except Killed:
-        world.restart()
+        world.restart(lose_database=lost)
         world.script = good
         results = [world.run() for _ in range(2)]
         assert not results[-1].failed, (moment, results[-1].fault)
@@ -563,13 +564,43 @@ def killed_at(moment: int, github: FakeGitHub, path: Path) -> bool:
         world.close()
 
 
-def test_killed_between_any_two_statements_there_is_one_of_each(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
+def test_killed_between_any_two_statements_there_is_one_of_each(tmp_path: Path, lost: bool) -> None:
     moments = 0
     for moment in range(1, 100):
         folder = tmp_path / str(moment)
         folder.mkdir()
         with FakeGitHub() as github:
-            if not killed_at(moment, github, folder):
+            if not killed_at(moment, github, folder, lost=lost):
                 break
         moments = moment
     assert 20 <= moments < 99
+
+
+def test_after_a_lost_database_only_what_is_new_is_said_on_lines(world: World) -> None:
+    """Killed between the comments on lines and the summary; reviewed anew, the model finds something else."""
+    finds(world, on_line(1), on_line(2))
+    world.github.fail(method="POST", path="/issues/1/comments", times=1, status=502)
+    world.run()
+    assert (len(world.github.line_comments(APP, 1)), world.markers()) == (2, [])
+    world.restart(lose_database=True)
+    finds(world, on_line(2), on_line(3))
+    world.run()
+    assert [it.line for it in world.github.line_comments(APP, 1)] == [1, 2, 3]
+    assert told(world) == ["1", "2", "3"]
+    assert "Defect 2" in summary(world) and "Defect 3" in summary(world)
+    assert world.gate() == "failure: 2 blocking findings (P1)"
+
+
+def test_after_a_lost_database_what_a_person_resolved_is_said_again(world: World) -> None:
+    finds(world, on_line(1))
+    world.github.fail(method="POST", path="/issues/1/comments", times=1, status=502)
+    world.run()
+    [thread] = world.forge.threads(world.pull())
+    world.forge.resolve(world.pull(), thread)
+    copy = {"path": "new.py", "line": 1, "body": world.github.line_comments(APP, 1)[0].body}
+    world.github.add_review(APP, 1, "COMMENTED", "", "mallory", comments=[copy])
+    world.restart(lose_database=True)
+    world.run()
+    authors = [it.author for it in world.github.line_comments(APP, 1)]
+    assert authors == ["review-bot", "mallory", "review-bot"], "a copy of it is none of ours"
