@@ -517,5 +517,6 @@ class FakeGitHub:
 
     @property
     def writes(self) -> list[Exchange]:
-        """What changed something: everything but GET, and not git."""
-        return [it for it in self.exchanges if it.method not in ("GET", "HEAD") and ".git/" not in it.path]
+        """What changed something: everything but GET and GraphQL's queries, and not git."""
+        said = [it for it in self.exchanges if it.method not in ("GET", "HEAD") and ".git/" not in it.path]
+        return [it for it in said if not (it.path.endswith("/graphql") and b"mutation" not in it.request_body[:40])]
