@@ -12,6 +12,7 @@ from appliance.core import slash
 from appliance.core.faults import Fault
 from appliance.core.inert import code
 from appliance.core.pulls import Policy, not_ready
+from appliance.core.report import cut
 from appliance.core.slash import Asked, Said
 from appliance.failures import fault_of
 from appliance.forge import Comment, ForgeError
@@ -20,6 +21,7 @@ from appliance.store import Store
 
 log = structlog.get_logger()
 
+MAX_ANSWER = 60_000  # characters; GitHub refuses above 65,536, and our tag comes behind
 MOST_PEOPLE = 20  # asked for of one pull request in one cycle, whether they have write access
 MOST_REFUSALS = 3  # that one person is shown; the rest is only noted
 
@@ -115,7 +117,11 @@ class Slash:
         stored = self.store.last_review(seen.pull)
         findings = stored.review.result.findings if stored and stored.review else None
         found = slash.by_name(findings or (), one.command.argument)
-        if found is None or stored is None or stored.review is None:
+        known = {each.fingerprint: each for each in self.store.known(seen.pull.target)} if found is None else {}
+        earlier = slash.called(known, one.command.argument)
+        if earlier:
+            self._answer(seen, one, "eyes", slash.earlier_explanation(known[earlier]))
+        elif found is None or stored is None or stored.review is None:
             self._answer(seen, one, "confused", slash.no_such_finding(one.command.argument, findings))
         else:
             review = redaction.review(stored.review)  # one of an earlier version may know less of secrets
@@ -136,7 +142,9 @@ class Slash:
         )
         if text:
             key = f"{target} refused {once_for}" if once_for else f"{target} command {one.id} reply"
-            self.store.add_letter(target, "comment", key, {"body": f"> {code(str(one.command))}\n\n{text}"})
+            self.store.add_letter(
+                target, "comment", key, {"body": cut(f"> {code(str(one.command))}\n\n{text}", MAX_ANSWER)}
+            )
 
 
 def _seconds(moment: str) -> float:

@@ -11,6 +11,7 @@ from world import APP, KEY, World
 from appliance import codex
 from appliance.codex import Job
 from appliance.core.findings import EarlierAnswer, Evidence, Finding, InlineAnchor, Result, Review, Verdict
+from appliance.core.fingerprint import short
 from appliance.core.marker import read_tag, render_tag
 from appliance.core.outcomes import Ending, Outcome
 from appliance.core.prompt import review_prompt
@@ -113,6 +114,31 @@ def test_three_heads_and_what_became_of_each_finding(world: Rereview) -> None:
     world.review(lambda job: Result("correct", "s", "r", "l", (), (resolved(head[:10]),)))
     assert world.gate() == "success: no blocking findings"
     assert [each.title for each in world.review_now().earlier] == ["Thirty is bad"], "each is told once"
+
+
+def test_a_finding_keeps_its_name_over_heads_and_is_explained_by_it_when_it_is_gone(world: Rereview) -> None:
+    world.github.set_permission(APP, "alice", "write")
+    on_lines = [replace(each, anchor=InlineAnchor("app.py", each.line_start, "RIGHT")) for each in (FIRST, SECOND)]
+    world.review(says(*on_lines, replace(SECOND, title="Far off", line_start=999, line_end=999), verdict="incorrect"))
+    names = {each.title: short(each.fingerprint) for each in world.review_now().result.findings}
+    assert len(set(names.values())) == 3
+    texts = [world.body, *(it.body for it in world.github.line_comments(APP, 1))]
+    for title, name in names.items():
+        assert any(f"`{name}`" in line for text in texts for line in text.split("\n") if title in line or "999" in line)
+    for name in names.values():
+        assert f" · `{name}`" in world.body
+    assert f"· blocks · `{names['Five is bad']}`" in texts[1]
+    head = world.push("one more\n" + BAD.replace("bad 5\n", "good 5\n"))
+    world.review(says(replace(SECOND, line_start=31, line_end=31), answers=(resolved(head, id="E2"),)))
+    assert f"· `{names['Thirty is bad']}` · confidence" in world.body, "moved, and the same"
+    for name in (names["Five is bad"], names["Thirty is bad"], "ffffff"):
+        world.github.clock_offset += 2
+        world.github.add_comment(APP, 1, f"/review explain {name}", "alice")
+    world.quiet()
+    gone, moved, none = [it.body for it in world.github.comments(APP, 1) if "> `/review explain" in it.body]
+    assert f"resolved in `{head}`" in gone and "The line is gone." in gone and "It breaks at five." in gone
+    assert "app.py:31" in moved and "It breaks at thirty." in moved
+    assert "has no finding `ffffff`" in none and f"- `{names['Thirty is bad']}` · [P1] Thirty is bad" in none
 
 
 def test_the_conversation_of_a_resolved_finding_is_answered_and_resolved_and_nobody_elses(world: Rereview) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.core.findings import Evidence, Finding, Result, Review
+from appliance.core.fingerprint import short
 from appliance.core.slash import (
     Asked,
     Command,
@@ -144,13 +145,25 @@ FINDINGS = (
     ("name", "title"),
     [
         ("1", "Leak"), ("#2", "Off by one"), ("3", "Style"), ("4", None), ("0", None), ("-1", None), ("##1", None),
-        ("abcd2", "Off by one"), ("ABCD2222", "Off by one"), ("abcd", None), ("abc", None), ("1234", "Leak"),
-        ("12345678", "Leak"), ("", None), ("\N{SUPERSCRIPT TWO}", None), ("\N{ARABIC-INDIC DIGIT ONE}", None),
+        ("abcd2", "Off by one"), ("ABCD2222", "Off by one"), ("abcd", None), ("abc", None), ("#abcd11", "Style"),
+        ("1234", "Leak"), ("12345678", "Leak"), ("", None),
+        ("\N{SUPERSCRIPT TWO}", None), ("\N{ARABIC-INDIC DIGIT ONE}", None),
     ],
 )  # fmt: skip
 def test_a_finding_is_named_by_its_number_or_its_fingerprint(name: str, title: str | None) -> None:
     found = by_name(FINDINGS, name)
     assert (found.title if found else None) == title
+
+
+def test_alike_findings_and_those_that_begin_alike_are_told_apart() -> None:
+    prints = ["0123456789abcdef", "0123456789abcdef-2", "0123456789abcdef-3", "t12345" + "0" * 18, "fedcba9999999999"]
+    found = [replace(FINDINGS[0], title=it, fingerprint=it) for it in prints]
+    for each in prints:
+        one = by_name(found, short(each))
+        assert one is not None and one.title == each
+    assert short(prints[1]) == "012345-2"
+    assert by_name([*found, replace(found[0], fingerprint="012345aaaaaaaaaa")], "012345") is None
+    assert by_name(found, "fedcba0") is None
 
 
 def review(*findings: Finding) -> Review:
@@ -176,7 +189,9 @@ def test_nothing_in_an_explanation_acts() -> None:
 
 def test_who_names_none_is_told_which_there_are() -> None:
     text = no_such_finding("`9`@x", FINDINGS)
-    assert "1: Leak" in text and "2: Off by one" in text
+    assert "- `123456` · [P0] Leak\n- `abcd22` · [P1] Off by one\n" in text
+    bare = tuple(replace(it, fingerprint="") for it in FINDINGS)
+    assert "- `1` · [P0] Leak\n" in no_such_finding("9", bare) and "`/review explain 1`" in no_such_finding("", bare)
     assert "Say which one" in no_such_finding("", FINDINGS)
     assert "no findings" in no_such_finding("1", ())
     assert "on record" in no_such_finding("1", None)

@@ -21,6 +21,15 @@ def fingerprint(path: str, code: str, title: str) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
+SHORT = 6  # characters
+
+
+def short(fingerprint: str) -> str:
+    """What people call a finding: the beginning of its fingerprint, with the number that tells alike ones apart."""
+    begin, _, number = fingerprint.partition("-")
+    return f"{begin[:SHORT]}-{number}" if number else begin[:SHORT]
+
+
 def around(lines: Sequence[str], first: int, last: int) -> str:
     """The code of these lines (from 1), with as many beside them as it takes to know them again."""
     begin, end = first - 1, min(last, first - 1 + MAX_LINES)

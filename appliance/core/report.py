@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Literal
 
 from appliance.core.findings import Configuration, Coverage, EarlierFinding, Finding, Review
+from appliance.core.fingerprint import short
 from appliance.core.inert import MAX_FENCE, code, inert, open_fence
 from appliance.core.marker import Dismissed, Marker
 from appliance.core.suggestions import as_code
@@ -165,9 +166,10 @@ def _finding(finding: Finding, blocks: bool, permalink: Permalink) -> str:
 
 
 def marks(finding: Finding) -> str:
-    """What is to be said of a finding beside its title."""
+    """What is to be said of a finding beside its title, and the name by which `/review explain` takes it."""
     carried = " · carried over, still open" if finding.carried else ""
-    return (" · advisory" if finding.advisory else "") + carried
+    name = f" · {code(short(finding.fingerprint))}" if finding.fingerprint else ""
+    return (" · advisory" if finding.advisory else "") + carried + name
 
 
 def _earlier(review: Review, earlier: Marker | None) -> list[str]:

@@ -9,7 +9,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance.core.earlier import Known
 from appliance.core.findings import Finding, Review
+from appliance.core.fingerprint import short
 from appliance.core.inert import code, inert
 from appliance.core.verdict import blocking, blocks_at
 
@@ -113,19 +115,28 @@ def to_do(asked: Sequence[Asked]) -> tuple[list[Asked], list[Asked]]:
 # ---- what is answered
 
 UNKNOWN = f"That is no command of this appliance. It knows {KNOWN}; each has to be the first line of its comment."
+ON_RECORD = "<sub>This is what the review has on record; no model was asked again.</sub>"
 NOT_ALLOWED = "Commands are carried out for people with write access to this repository."
 
 
 def by_name(findings: Sequence[Finding], name: str) -> Finding | None:
-    """The finding by its number in the comment (`2`, `#2`) or by the beginning of its fingerprint; None if there is
-    none, or more than one."""
+    """The finding by the name that it has in the comment, or more of its fingerprint; by its place among those of the
+    review (`2`, `#2`). None if there is none, or more than one."""
     number = name.removeprefix("#")
     listed = in_order(findings)
     if number.isascii() and number.isdigit() and len(number) < SHORTEST:
         index = int(number)
         return listed[index - 1] if 1 <= index <= len(listed) else None
-    said = name.casefold()
-    found = [it for it in listed if it.fingerprint and it.fingerprint.casefold().startswith(said)]
+    prints = {it.fingerprint: it for it in listed if it.fingerprint}
+    found = called(prints, name)
+    return prints[found] if found else None
+
+
+def called(fingerprints: Collection[str], name: str) -> str | None:
+    """The one of `fingerprints` that is meant by `name`, its short one or a longer beginning; None if not just one."""
+    said = name.casefold().removeprefix("#")
+    found = [it for it in fingerprints if short(it).casefold() == said]
+    found = found or [it for it in fingerprints if it.casefold().startswith(said)]
     return found[0] if len(found) == 1 and len(said) >= SHORTEST else None
 
 
@@ -143,15 +154,36 @@ def explanation(review: Review, finding: Finding, block_priority: int) -> str:
     commands = review.evidence.commands[:10]
     parts = [
         f"### [P{finding.priority}] {inert(finding.title, one_line=True)}",
-        f"{code(lines)} at head `{review.head_sha}` · {'blocks' if blocks else 'does not block'}"
+        f"{name_of(finding, '')}{code(lines)} at head `{review.head_sha}` · {'blocks' if blocks else 'does not block'}"
         f" · confidence {finding.confidence:.2f}",
         inert(finding.body),
         *([f"**Proposed instead**\n\n{code(finding.suggestion)}"] if finding.suggestion else []),
         f"**Why the review came to its verdict ({review.result.verdict})**\n\n{inert(review.result.reasoning)}",
         *(["**What was looked at**\n\n" + "\n".join(f"- {code(it)}" for it in commands)] if commands else []),
-        "<sub>This is what the review has on record; no model was asked again.</sub>",
+        ON_RECORD,
     ]
     return "\n\n".join(parts)
+
+
+def name_of(finding: Finding, place: str) -> str:
+    """As it stands before a title; `place` for one of an earlier version, which has no fingerprint."""
+    name = short(finding.fingerprint) or place
+    return f"{code(name)} · " if name else ""
+
+
+def earlier_explanation(known: Known) -> str:
+    """What is on record of a finding that the last review has no more, and what became of it."""
+    one = known.finding
+    became = {"resolved": f"resolved in `{known.commit}`", "dismissed": f"dismissed by {code(known.who)}"}
+    why = known.reason if known.state == "dismissed" else known.evidence
+    parts = [
+        f"### [P{one.priority}] {inert(one.title, one_line=True)}",
+        f"{name_of(one, '')}{code(one.path)} at head `{known.head_sha}` · {became.get(known.state, known.state)}",
+        inert(one.body),
+        *([f"**Why**\n\n{inert(why)}"] if why else []),
+        ON_RECORD,
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def no_such_finding(name: str, findings: Sequence[Finding] | None) -> str:
@@ -159,7 +191,12 @@ def no_such_finding(name: str, findings: Sequence[Finding] | None) -> str:
         return "No review of this pull request is on record here, so there is no finding to explain."
     if not findings:
         return "The last review has no findings."
-    rows = [f"- {number}: {inert(it.title, one_line=True)}" for number, it in enumerate(in_order(findings)[:50], 1)]
+    listed = in_order(findings)
+    rows = [
+        f"- {name_of(it, str(number))}[P{it.priority}] {inert(it.title, one_line=True)}"
+        for number, it in enumerate(listed[:50], 1)
+    ]
     if not name:
-        return "Say which one, as in `/review explain 1`. The last review has:\n\n" + "\n".join(rows)
+        example = short(listed[0].fingerprint) or "1"
+        return f"Say which one, as in `/review explain {example}`. The last review has:\n\n" + "\n".join(rows)
     return f"The last review has no finding {code(name)}. It has:\n\n" + "\n".join(rows)
