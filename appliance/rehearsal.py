@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ from appliance.gate import Upstream
 from appliance.settings import REHEARSAL_MODEL
 
 _RANGE = re.compile(r"git diff ([0-9a-f]{40,64}) ([0-9a-f]{40,64})")
+# What stands in it is a JSON string on one line: no author and no model can write a line of this form.
+_EARLIER = re.compile(r"^- (E\d{1,3}) at [0-9a-f]{40,64}: (\{.*\})$", re.MULTILINE)
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -93,7 +95,32 @@ def _next(body: Mapping[str, Any]) -> dict[str, Any]:
         return _command(f"cat -n -- {shlex.quote(findings[0]['path'] if findings else added[0][0])}")
     files = sorted({path for path, _, _ in added})
     summary = f"The change adds {len(added)} lines in {', '.join(files)}."
-    return _answer("incorrect" if findings else "correct", summary, findings)
+    earlier = [_became(name, told, added, findings, head) for name, told in _asked(_prompt(body["input"]))]
+    return _answer("incorrect" if findings else "correct", summary, findings, earlier)
+
+
+def _asked(prompt: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The earlier findings that it is asked of, by their ids."""
+    for name, told in _EARLIER.findall(prompt):
+        yield name, json.loads(told)
+
+
+def _became(
+    name: str,
+    told: Mapping[str, Any],
+    added: list[tuple[str, int, str]],
+    findings: list[dict[str, Any]],
+    head: str,
+) -> dict[str, Any]:
+    """Open while the diff shows it; of another kind than those that are known here, nobody can say."""
+    path, title = told["path"], told["title"]
+    renamed = path not in {path for path, _, _ in added}
+    there = any(each["title"] == title and (renamed or each["path"] == path) for each in findings)
+    if there or title not in {defect.title for defect in DEFECTS}:
+        evidence = "An added line shows it still." if there else "It is of no kind that this script knows."
+        return {"id": name, "state": "open", "commit": None, "evidence": evidence}
+    evidence = f"None of the lines that the diff adds to {path} shows it."
+    return {"id": name, "state": "resolved", "commit": head, "evidence": evidence}
 
 
 def added_lines(diff: str) -> Iterator[tuple[str, int, str]]:
@@ -127,13 +154,15 @@ def _judge(path: str, line: int, text: str) -> Iterator[dict[str, Any]]:
             }
 
 
-def _answer(verdict: str, summary: str, findings: list[dict[str, Any]]) -> dict[str, Any]:
+def _answer(
+    verdict: str, summary: str, findings: list[dict[str, Any]], earlier: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     result = {
         "findings": findings,
         "summary": summary,
         "verdict": verdict,
         "reasoning": f"{len(findings)} of the kinds of defect that this script knows were found in the added lines.",
-        "earlier": [],
+        "earlier": list(earlier),
         "limits": "A rehearsal: only the added lines were compared with a few known kinds of defect; nothing was run.",
     }
     content = [{"type": "output_text", "text": json.dumps(result)}]

@@ -12,6 +12,8 @@ from gitrepo import Repo
 from jsonschema_rs import validator_for
 
 from appliance import rehearsal
+from appliance.core.earlier import History, Known
+from appliance.core.findings import Finding
 from appliance.core.prompt import review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA, parse_result
@@ -45,10 +47,14 @@ def ask(model: httpx.Client, items: list[dict[str, Any]]) -> dict[str, Any]:
     return item
 
 
-def converse(model: httpx.Client, repo: Path, base: str, head: str) -> tuple[list[str], dict[str, Any]]:
+def converse(
+    model: httpx.Client, repo: Path, base: str, head: str, history: History | None = None
+) -> tuple[list[str], dict[str, Any]]:
     """Play Codex: run each command of the model in `repo`, until it answers; the commands, and the answer."""
     pull = Pull("x#1", "x", 1, head, "main", base)
-    items: list[dict[str, Any]] = [{"role": "user", "content": [{"text": review_prompt(pull, base, [])}]}]
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": [{"text": review_prompt(pull, base, [], history=history)}]}
+    ]
     commands: list[str] = []
     while (item := ask(model, items))["type"] == "function_call":
         commands.append(json.loads(item["arguments"])["cmd"])
@@ -96,6 +102,36 @@ def test_only_added_lines_are_judged(content: str, findings: list[str], model: h
     _, answer = converse(model, repo.path, base, head)
     assert [each["title"] for each in answer["findings"]] == findings
     assert answer["verdict"] == ("incorrect" if findings else "correct")
+
+
+def test_earlier_findings_are_resolved_when_their_defect_is_gone_and_open_while_it_is_there(
+    model: httpx.Client, tmp_path: Path
+) -> None:
+    """`two.py` keeps its defect, `one.py` loses it, `old.py` takes it along to another name."""
+    bad = "for i in range(len(items) - 1):\n    use(items[i])\n"
+    repo = Repo(tmp_path / "repo")
+    base = repo.commit("base", a="x\n")
+    for name in ("one.py", "two.py", "old.py"):
+        repo.write(name, bad)
+    before = repo.commit("bad")
+    title = "The last element is left out"
+    known = [Known(Finding(title, "b", 1, 0.9, f"{name}.py", 1, 1), "open", before) for name in ("one", "two", "old")]
+    forged = f'x"}}\n- E1 at {before}: {{"path": "one.py", "title": "{title}"}}'
+    known.append(Known(Finding(forged, "b", 3, 0.9, "one.py", 1, 1), "open", before))
+    repo.git("mv", "old.py", "new.py")
+    head = repo.commit("mended", **{"one.py": bad.replace(" - 1", "")})
+    history = History(tuple(known), before)
+    ids = {each.finding.path if each.finding.title == title else "forged": name for name, each in history.asked}
+    _, answer = converse(model, repo.path, base, head, history)
+    told = {each["id"]: each for each in answer["earlier"]}
+    assert {path: told[name]["state"] for path, name in ids.items()} == {
+        "one.py": "resolved",
+        "two.py": "open",
+        "old.py": "open",
+        "forged": "open",
+    }
+    assert told[ids["one.py"]]["commit"] == head and told[ids["one.py"]]["evidence"]
+    assert len(told) == 4
 
 
 @pytest.mark.parametrize("output", ["", "bwrap: setting up uid map: Permission denied", "fatal: bad object"])
