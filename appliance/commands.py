@@ -80,6 +80,7 @@ def _range(parts: Appliance, path: Path, base: str | None, head: str | None) -> 
     if not git(["rev-parse", "--git-dir"], cwd=path, timeout=30, check=False).ok:
         raise BadTarget(f"{path} is no git repository. Next: {FORMS}")
     repository = str(path.resolve())
+    parts.local([]).refuse_borrowed(repository)
     forge = _Range([], parts.settings.state_dir / "reviews", parts.store)
     head_sha, base_name = _commit(path, head or "HEAD"), base or _default_base(path)
     base_sha = _commit(path, base_name)

@@ -645,6 +645,20 @@ def test_what_borrows_of_the_appliance_is_not_reviewed_by_name(
     assert script.rehearsed == []
 
 
+def test_a_range_of_what_borrows_of_the_appliance_is_not_reviewed(
+    cli: Cli, script: Script, repo: Repo, tmp_path: Path
+) -> None:
+    secret = repo.path.rename(tmp_path / "state")
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / ".git").write_text(f"gitdir: {secret}/.git\n")
+    for how in (["--base", "main", "--head", "feature"], ["--uncommitted"]):
+        done = cli("review", str(shop), *how)
+        assert done.exit_code == 1
+        assert "takes its objects from" in one_line(done) and "second" not in done.output
+    assert script.rehearsed == []
+
+
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
     """Makes folders that we may not read, also as root."""

@@ -1,13 +1,14 @@
 """What nobody has committed is reviewed as it lies there, and the person's repository stays as it was."""
 
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gitrepo import Repo, feature_repo
+from gitrepo import IDENTITY, Repo, feature_repo
 
 from appliance.git import git
 from appliance.git.snapshot import Snapshot, Unusable, patched, root_of, uncommitted
@@ -146,6 +147,157 @@ def test_a_folder_that_git_could_not_open_is_not_left_out_in_silence(
     monkeypatch.setattr("appliance.git.snapshot.git", closed)
     with pytest.raises(Unusable, match=r"could not open.*Next: make it readable"):
         uncommitted(repo.path, tmp_path)
+
+
+# ---- shapes of work trees: each as git itself would commit it, or a clear error, and nothing of it is touched
+
+
+def lying(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything below `root`, byte for byte; of objects not the time, which git renews."""
+    found = {}
+    for path in root.rglob("*"):
+        seen = path.lstat()
+        content = bytes(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        found[str(path)] = (seen.st_mode, 0 if "objects" in path.parts else seen.st_mtime_ns, content)
+    return found
+
+
+def _submodule(repo: Repo, tmp_path: Path) -> None:
+    Repo(tmp_path / "library").commit("one", lib="1\n")
+    allow = ("-c", "protocol.file.allow=always")
+    repo.git(*allow, "submodule", "--quiet", "add", str(tmp_path / "library"), "lib")
+
+
+def _dirty_submodule(repo: Repo, tmp_path: Path) -> None:
+    _submodule(repo, tmp_path)
+    repo.git("commit", "-qm", "a submodule")
+    (repo.path / "lib" / "lib").write_text("dirty\n")
+    (repo.path / "lib" / "untracked").write_text("u\n")
+    repo.write("a", "changed\n")
+
+
+def _moved_submodule(repo: Repo, tmp_path: Path) -> None:
+    _dirty_submodule(repo, tmp_path)
+    repo.git("-C", "lib", "commit", "-qam", "two")
+
+
+def _new_submodule(repo: Repo, tmp_path: Path) -> None:
+    _submodule(repo, tmp_path)
+
+
+def _sparse(repo: Repo, tmp_path: Path) -> None:
+    repo.commit("folders", **{"in/x": "1\n", "out/y": "1\n"})
+    repo.git("sparse-checkout", "set", "in")
+    repo.write("in/x", "2\n")
+
+
+def _split_index(repo: Repo, tmp_path: Path) -> None:
+    repo.git("update-index", "--split-index")
+    repo.write("a", "changed\n")
+    repo.write("staged", "s\n")
+    repo.git("add", "staged")
+
+
+def _intent(repo: Repo, tmp_path: Path) -> None:
+    repo.write("intent", "i\n")
+    repo.git("add", "--intent-to-add", "intent")
+    repo.write("intent gone", "i\n")
+    repo.git("add", "--intent-to-add", "intent gone")
+    (repo.path / "intent gone").unlink()
+
+
+def _links_and_modes(repo: Repo, tmp_path: Path) -> None:
+    (repo.path / "a").chmod(0o755)
+    (repo.path / "b").unlink()
+    (repo.path / "b").symlink_to("a")
+    (repo.path / "dangling").symlink_to("nowhere")
+    (repo.path / "folder").symlink_to("/etc")
+
+
+def _odd_names(repo: Repo, tmp_path: Path) -> None:
+    for name in (b"\xff\xfe", b"line\nend", b'quo"te', b"tab\t", " ü".encode(), b"-rf", b":(top)x", b"a b", b"\\x"):
+        repo.write(name, "odd\n")
+
+
+def _conflict(repo: Repo, tmp_path: Path) -> None:
+    repo.git("checkout", "-q", "main")
+    repo.commit("theirs", a="other\n")
+    subprocess.run(["git", "merge", "-q", "feature"], cwd=repo.path, env=IDENTITY, capture_output=True, check=False)
+
+
+def _merge_resolved(repo: Repo, tmp_path: Path) -> None:
+    _conflict(repo, tmp_path)
+    repo.write("a", "both\n")
+    repo.git("add", "a")
+
+
+def _lfs(repo: Repo, tmp_path: Path) -> None:
+    repo.write(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    repo.write("pointer.bin", f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 9\n")
+    repo.write("content.bin", bytes(range(256)))
+
+
+def _skipped(repo: Repo, tmp_path: Path) -> None:
+    """What a person has told git not to look at is not looked at."""
+    repo.git("update-index", "--assume-unchanged", "a")
+    repo.write("a", "hidden\n")
+    repo.write("c", "seen\n")
+
+
+SHAPES = [_dirty_submodule, _moved_submodule, _new_submodule, _sparse, _split_index, _intent, _links_and_modes,
+          _odd_names, _conflict, _merge_resolved, _lfs, _skipped]  # fmt: skip
+
+
+def as_git_would(repo: Repo, tmp_path: Path) -> str:
+    """The tree that `git add --all` makes, in a copy."""
+    copy = tmp_path / "copy"
+    shutil.copytree(repo.path, copy, symlinks=True)
+
+    def told(*args: str) -> str:
+        done = subprocess.run(["git", *args], cwd=copy, env=IDENTITY, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    told("add", "--all")
+    return told("write-tree")
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [(form, shape) for form in ("sha1", "sha256") for shape in SHAPES
+     if form == "sha1" or "submodule" not in shape.__name__],  # of the other form: the test's library is of the first
+    ids=lambda given: given if isinstance(given, str) else given.__name__.strip("_"),
+)  # fmt: skip
+def test_each_shape_is_taken_as_git_would_take_it_and_left_as_it_was(
+    form: str, shape: Callable[[Repo, Path], None], tmp_path: Path
+) -> None:
+    repo = Repo(tmp_path / "repo", f"--object-format={form}")
+    repo.commit("first", a="one\n", b="two\n")
+    repo.git("checkout", "--quiet", "-b", "feature")
+    repo.commit("second", a="ONE\n", c="three\n")
+    shape(repo, tmp_path)
+    before = lying(repo.path)
+    made = uncommitted(repo.path, _other(tmp_path))
+    assert lying(repo.path) == before
+    assert show(made, "rev-parse", f"{made.head}^{{tree}}").strip() == as_git_would(repo, tmp_path)
+    assert made.base == repo.git("rev-parse", "HEAD")
+    assert len(made.head) == (64 if form == "sha256" else 40)
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_all_is_deleted(staged: bool, repo: Repo, tmp_path: Path) -> None:
+    for name in "abc":
+        (repo.path / name).unlink()
+    if staged:
+        repo.git("add", "--all")
+    assert changes(uncommitted(repo.path, tmp_path)) == {"a": "D", "b": "D", "c": "D"}
+
+
+def test_nothing_is_changed_and_nothing_was_ever_committed(repo: Repo, tmp_path: Path) -> None:
+    assert changes(uncommitted(repo.path, tmp_path)) == {}
+    empty = Repo(tmp_path / "empty")
+    before = lying(empty.path)
+    assert changes(uncommitted(empty.path, _other(tmp_path))) == {}
+    assert lying(empty.path) == before
 
 
 def diff(repo: Repo, *args: str) -> bytes:
