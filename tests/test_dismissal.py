@@ -319,6 +319,23 @@ def test_a_review_that_holds_no_longer_shows_no_success(world: Talk) -> None:
     assert "success" not in world.gate()
 
 
+def test_a_success_after_a_dismissal_is_held_against_the_base_first(world: Talk) -> None:
+    """The base moves after the cycle's own look at it, and before the gate is written."""
+    world.review(says(ONE, verdict="incorrect"))
+    world.say("won't fix")
+    success: list[bool] = []
+
+    def stale(_: object) -> str | None:
+        stored = world.store.review_of(world.pull())
+        success.append(stored is not None and stored.gate.state == "success")
+        return "the base moved" if success.count(True) > 2 else None  # before are the comment, and the base branch
+
+    world.stale = stale
+    world.quiet()
+    assert success.count(True) > 2
+    assert not [it for it in world.statuses() if it.state == "success"]
+
+
 def test_a_push_at_the_same_time_gives_the_new_head_no_success(world: Talk) -> None:
     world.review(says(ONE, verdict="incorrect"))
     world.say("won't fix")
