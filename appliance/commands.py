@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from appliance.core.outcomes import Ending, Outcome
 from appliance.core.pulls import Pull
 from appliance.core.steps import Step
 from appliance.core.verdict import WAITING, day_budget, running
+from appliance.delivery import Delivery, as_it_is
 from appliance.forge import ForgeError, Source
 from appliance.forge.github import parse_target
 from appliance.forge.local import LocalForge, NoSuchBranch
@@ -19,6 +20,7 @@ from appliance.git import GitError, git
 from appliance.git.snapshot import BASE_REF, HEAD_REF, Unusable, patched, root_of, uncommitted
 from appliance.protocols import Forge
 from appliance.reviewing import Keep
+from appliance.store import StoredReview
 from appliance.wiring import Appliance
 
 FORMS = "write it as owner/name#12, as a pull request's URL, as path#branch, or as a path with --base and --head."
@@ -184,6 +186,12 @@ def review_once(
     return reviewer.review(pull, source, stop=parts.stop, progress=progress, base_sha=base_sha, keep=keep)
 
 
+def _stands(delivery: Delivery, forge: Forge, pull: Pull, stored: StoredReview) -> bool:
+    """Whether an earlier review still holds, after a look at head and base."""
+    now = as_it_is(forge, pull)
+    return now.open and now.key == pull.key and delivery.holds(forge, now, stored)
+
+
 def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: bool, progress: codex.Progress) -> Ending:
     """As the loop does it: the gate is pending first, the result is stored, then posted. Raises ForgeError, Busy."""
     store, delivery = parts.store, parts.delivery
@@ -213,7 +221,9 @@ def review_and_post(parts: Appliance, forge: Forge, pull: Pull, *, rehearse: boo
     if ending.review is None:
         before = store.review_of(pull)
         waiting = day_budget("00:00 UTC") if ending.outcome is Outcome.DAY_BUDGET else WAITING
-        delivery.set_gate(forge, pull, before.gate if before else waiting)
+        with suppress(GitError):  # unknown whether it holds: the loop finds out
+            holds = before is not None and (before.gate.state != "success" or _stands(delivery, forge, pull, before))
+            delivery.set_gate(forge, pull, before.gate if before and holds else waiting)
         return ending
     kept.stored(ending.review)
     stored = store.review_of(pull)

@@ -87,7 +87,8 @@ class Delivery:
             lane = letter.key if letter.review is None else f"review {letter.review}"
             if lane in stuck:
                 continue
-            if letter.next_try > self.clock() and not at_once:
+            # Longer than any wait: the clock was set back since.
+            if 0 < letter.next_try - self.clock() <= REFUSED_DELAY and not at_once:
                 fault = Fault(**letter.error) if letter.error else None
                 stuck.add(lane)
             else:

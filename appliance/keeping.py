@@ -71,7 +71,7 @@ class Kept:
 
         Raises SQLAlchemyError: then the result waits in the directory for the next cycle.
         """
-        directories, at = self.keeper.work, self.keeper.clock()
+        directories, at = self.keeper.work, self.keeper.store.moment(review.target)
         saved = {"attempt": self.attempt, "owner": self.owner, "at": at, "review": asdict(redaction.review(review))}
         try:
             directories.save(work, saved)
@@ -83,7 +83,7 @@ class Kept:
 
     def stored(self, review: Review) -> Gate:
         """The gate of the review, which is stored now if it was not: one that nobody paid for has no directory."""
-        return self._gate or self._store(review, self.keeper.clock())
+        return self._gate or self._store(review, self.keeper.store.moment(review.target))
 
     def _store(self, review: Review, at: float) -> Gate:
         review = by_decisions(review, self.keeper.store.known(review.target))  # people may have decided meanwhile

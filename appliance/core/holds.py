@@ -83,8 +83,8 @@ def again(held: Held, now: float) -> str:
 
 
 def hold_of(held: Held | None, now: float) -> Hold | None:
-    """What the plan is told, while the back-off lasts."""
-    if held is None or held.until <= now:
+    """What the plan is told, while the back-off lasts; longer than any limit it does not: the clock was set back."""
+    if held is None or not now < held.until <= now + MAX_TOLD:
         return None
     until = clock_time(held.until, now)
     gate = usage_limit(until) if held.outcome is Outcome.QUOTA else WAITING

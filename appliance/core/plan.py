@@ -133,7 +133,7 @@ def _action(pull: Pull, record: Record, now: float, policy: Policy, hold: Hold |
     if hold and (hold.until is None or hold.until > now):
         return Wait(pull, hold.reason, hold.until, hold.gate)
     until = record.faulted_at + delay(record.faults, policy.interval, 1.0) if record.faults else now
-    if until > now:
+    if until > now >= record.faulted_at:  # one of the future: the clock was set back since
         return Wait(pull, "its review ended in a fault that is not its own", until, WAITING)
     if held := readiness.held(record.standing, begun, now, policy):
         return Wait(pull, held.reason, held.until, held.gate)

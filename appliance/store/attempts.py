@@ -101,5 +101,8 @@ class Attempts(Base):
                 table.update().where(table.c.target == target, table.c.forgotten_at.is_(None)).values(forgotten_at=now)
             )
             changed += done.rowcount
-        db.execute(pulls.update().where(pulls.c.target == target).values(looked_at="", again_after=now))
+        # The clock may have been set back since: what was made by then is older all the same.
+        newest = db.execute(sa.select(sa.func.max(reviews.c.created_at)).where(reviews.c.target == target)).scalar()
+        after = max(now, newest or 0.0)
+        db.execute(pulls.update().where(pulls.c.target == target).values(looked_at="", again_after=after))
         return changed

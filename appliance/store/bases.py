@@ -14,7 +14,8 @@ class Bases(Base):
 
     def base_tip(self, pull: Pull, since: float) -> str | None:
         """The tip of the pull request's base branch, if it was looked at after `since` (seconds of the epoch)."""
-        of_it = (bases.c.repository == pull.repository, bases.c.base_ref == pull.base_ref, bases.c.looked_at > since)
+        looked = bases.c.looked_at.between(since, self._clock())  # in the future: the clock was set back since
+        of_it = (bases.c.repository == pull.repository, bases.c.base_ref == pull.base_ref, looked)
         with self._engine.connect() as db:
             return db.execute(sa.select(bases.c.tip).where(*of_it)).scalar_one_or_none()
 

@@ -62,6 +62,13 @@ class Reviews(Attempts):
                 self._end(db, attempt, Outcome.REVIEWED, "reviewed")
         return stored
 
+    def moment(self, target: str) -> float:
+        """Now, for a review that is made now: later than all of the pull request, also if the clock was set back."""
+        with self._engine.connect() as db:
+            made = db.execute(sa.select(sa.func.max(reviews.c.created_at)).where(reviews.c.target == target)).scalar()
+            again = db.execute(sa.select(pulls.c.again_after).where(pulls.c.target == target)).scalar()
+        return max(self._clock(), *(at + 0.001 for at in (made or 0.0, again or 0.0)))
+
     def ever_posted(self) -> bool:
         """Whether some review became a comment of ours, forgotten ones too."""
         posted = sa.select(reviews.c.id).where(reviews.c.comment_id.is_not(None)).limit(1)
