@@ -59,7 +59,9 @@ def _lines_of(file: ChangedFile, finding: Finding, lines: Callable[[str], Sequen
 
 
 def _placed(finding: Finding, file: ChangedFile | None, diff: Diff, lines: Sequence[str]) -> Finding:
-    anchor = place(finding, diff)
+    # A forge cannot be told a name that is no UTF-8: it would refuse the comments on all other lines with it.
+    sayable = file is None or not file.raw or file.path.encode("utf-8", "replace") == file.raw
+    anchor = place(finding, diff) if sayable else None
     code = around(lines, finding.line_start, finding.line_end)
     name = (file.old_path if file else None) or finding.path
     return replace(

@@ -155,7 +155,10 @@ def test_a_file_is_listed_and_anchored_under_its_real_name(world: World, name: s
 def test_R1_a_name_that_is_no_utf8(world: World) -> None:
     world.repo.write(b"a\xff.py", "one\n")
     world.repo.commit()
-    assert anchors(world.review(finding("a\\xff.py", 1))) == [("a\\xff.py", None, 1, "RIGHT")]
+    world.repo.write("fine.py", "one\n")
+    world.repo.commit()
+    found = anchors(world.review(finding("a\\xff.py", 1), finding("fine.py", 1)))
+    assert found == [None, ("fine.py", None, 1, "RIGHT")], "no forge can be told its name"
     assert '"a\\\\xff.py"' in world.prompts[0]
 
 
