@@ -403,9 +403,9 @@ def load(environment: Mapping[str, str] | None = None, dotenv: Path | None = Pat
 
 def _of_app(given: set[str], bad: set[str]) -> Iterator[str]:
     """What is wrong with an App of which a half is there, or a token beside it; `bad` ones are told already."""
-    if APP_ID in given and APP_KEY not in given | bad:
+    if APP_ID in given - bad and APP_KEY not in given | bad:
         yield f"{APP_ID} is set, but {APP_KEY} is not: set {APP_KEY}_FILE to the file of the App's private key"
-    if APP_KEY in given and APP_ID not in given and APP_KEY not in bad:
+    if APP_KEY in given - bad and APP_ID not in given | bad:
         yield f"{APP_KEY} is set, but {APP_ID} is not: set it to the App ID, which the App's page in GitHub shows"
     if "GITHUB_TOKEN" in given and given & {APP_ID, APP_KEY}:
         yield (

@@ -8,17 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import ID, key, pem
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from fake_github import FakeGitHub, Token
+from pydantic import SecretStr
 
+from appliance import redaction
 from appliance.core.pulls import Policy
 from appliance.core.verdict import WAITING
 from appliance.forge import ForgeError
 from appliance.settings import Settings, SettingsError, effective, load, names, unknown
-from appliance.wiring import Appliance, appliance
+from appliance.wiring import Appliance, appliance, surroundings
 
 ROOT = Path(__file__).parents[1]
 CONTRACT = {
     "GITHUB_TOKEN": "(set, hidden)",
+    "APPLIANCE_GITHUB_APP_ID": "",
+    "APPLIANCE_GITHUB_APP_KEY": "",
     "APPLIANCE_GITHUB_URL": "https://api.github.com",
     "APPLIANCE_REPOSITORIES": "",
     "APPLIANCE_LOCAL_REPOSITORIES": "",
@@ -45,7 +58,7 @@ CONTRACT = {
     "APPLIANCE_SCHEDULE": "",
     "APPLIANCE_REVIEWS_PER_AUTHOR": "0",
 }
-SECRETS = ("GITHUB_TOKEN", "OPENAI_API_KEY")
+SECRETS = ("GITHUB_TOKEN", "APPLIANCE_GITHUB_APP_KEY", "OPENAI_API_KEY")
 SUNDAY_NIGHT = 1_795_917_600.0  # 2026-11-29 02:00 UTC
 
 
@@ -124,8 +137,13 @@ def where(wired: Appliance, _: FakeGitHub) -> list[str]:
     return [name for forge in wired.forges() for name in forge.repositories()]
 
 
+HALVES = {"APPLIANCE_GITHUB_APP_ID": {"APPLIANCE_GITHUB_APP_KEY": pem()},
+          "APPLIANCE_GITHUB_APP_KEY": {"APPLIANCE_GITHUB_APP_ID": "77"}}  # fmt: skip
 EFFECTS: dict[str, tuple[str, Callable[[Appliance, FakeGitHub], object], object, object]] = {
     "GITHUB_TOKEN": ("two", sees, ["octo/app", "octo/lib"], ["octo/lib"]),
+    "APPLIANCE_GITHUB_APP_ID": ("4711", lambda it, _: repr(it.github()), "GitHubForge({url}, octo/app)",
+                                "GitHubInstallations(App 4711, octo/app)"),
+    "APPLIANCE_GITHUB_APP_KEY": (pem(), lambda it, _: it.settings.github_app_key, None, SecretStr(pem())),
     "APPLIANCE_GITHUB_URL": ("https://ghe.example/api/v3", lambda it, _: "ghe." in repr(it.github()), False, True),
     "APPLIANCE_REPOSITORIES": ("octo/*", where, ["octo/app"], ["octo/app", "octo/lib"]),
     "APPLIANCE_LOCAL_REPOSITORIES": ("/srv", kinds, ["github"], ["github", "local"]),
@@ -169,8 +187,10 @@ def test_each_of_the_contract_is_proven_to_have_an_effect() -> None:
 @pytest.mark.parametrize("name", EFFECTS)
 def test_effect(name: str, parts: Callable[..., Appliance], fake_github: FakeGitHub) -> None:
     value, look, before, after = EFFECTS[name]
+    before = before.format(url=fake_github.url) if isinstance(before, str) else before
     assert look(parts(), fake_github) == before
-    assert look(parts(**{name: value}), fake_github) == after
+    half = {**HALVES[name], "GITHUB_TOKEN": ""} if name in HALVES else {}
+    assert look(parts(**{name: value}, **half), fake_github) == after
 
 
 def test_a_changed_login_or_model_is_another_credential(parts: Callable[..., Appliance]) -> None:
@@ -204,6 +224,9 @@ def test_the_rehearsal_model_is_never_used_once_a_forge_is_configured(parts: Cal
 
 BAD = {
     "GITHUB_TOKEN": ["a b", "a\nb", "gëh", "a\x00b"],
+    "APPLIANCE_GITHUB_APP_ID": ["0", "-1", "Iv23liAbCd", "1.5", "4711x"],
+    "APPLIANCE_GITHUB_APP_KEY": ["ghp_secretsecret", "/run/secrets/app.pem", pem()[:-40], pem()[40:],
+                                 pem().replace("M", "N", 1), pem().replace("RSA ", "", 1)],
     "OPENAI_API_KEY": ["sk a", "sk\r\nX-Evil: 1", "ключ"],
     "APPLIANCE_GITHUB_URL": ["api.github.com", "ftp://x", "https://", "https://u:p@x", "https://x?q", "http://[::1",
                              "http://h:99999", "http://h:x", "http://h:0", "http://h/ a", "file:///etc",
@@ -298,7 +321,9 @@ def test_a_bad_value_of_a_file_is_told_with_its_file(tmp_path: Path) -> None:
 
 def test_all_problems_are_told_at_once() -> None:
     told = refused({name: values[0] for name, values in BAD.items()} | {"APPLIANCE_SKIP_LABELS_FILE": "/nope"})
-    assert sorted(line.split(":")[0] for line in told) == sorted([*BAD, "APPLIANCE_SKIP_LABELS_FILE"])
+    assert sorted(line.split(":")[0] for line in told) == sorted(
+        [*BAD, "APPLIANCE_SKIP_LABELS_FILE", "GITHUB_TOKEN and APPLIANCE_GITHUB_APP_ID are both set"]
+    )
 
 
 def test_a_refusal_never_shows_a_secret() -> None:
@@ -335,6 +360,93 @@ def test_settings_cannot_be_changed() -> None:
         settings().interval = 5
 
 
+# ---- a GitHub App
+
+
+def as_written(kind: str) -> str:
+    """What GitHub gave, as files and environments carry it."""
+    one = pem()
+    return {
+        "as it is": one,
+        "without the last line end": one.strip(),
+        "Windows": one.replace("\n", "\r\n"),
+        "on one line": one.replace("\n", "\\n"),
+        "on one line, of Windows": one.replace("\n", "\\r\\n"),
+        "spaces": one.strip().replace("\n", " ").replace("BEGIN RSA", "BEGIN RSA"),
+        "in quotes": f'"{one.strip()}"',
+        "indented": "\n".join(f"    {line}" for line in one.splitlines()),
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["as it is", "without the last line end", "Windows", "on one line", "on one line, of Windows", "spaces",
+     "in quotes", "indented"],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["environment", "file", "dotenv"])
+def test_a_key_may_be_written_as_environments_carry_it(kind: str, place: str, tmp_path: Path) -> None:
+    text, dotenv, given = as_written(kind), None, {"APPLIANCE_GITHUB_APP_ID": str(ID)}
+    if place == "file":
+        given["APPLIANCE_GITHUB_APP_KEY_FILE"] = write(tmp_path / "app.pem", text)
+    elif place == "environment":
+        given["APPLIANCE_GITHUB_APP_KEY"] = text
+    else:
+        dotenv = tmp_path / ".env"
+        quoted = text if text.startswith('"') else f'"{text}"'
+        write(dotenv, f"APPLIANCE_GITHUB_APP_KEY={quoted}\n")
+    found = load(given, dotenv).github_app_key
+    assert found is not None and found.get_secret_value() == pem()
+
+
+def test_pkcs8_is_a_key_too() -> None:
+    text = key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    found = settings(APPLIANCE_GITHUB_APP_ID="1", APPLIANCE_GITHUB_APP_KEY=text).github_app_key
+    assert found is not None and found.get_secret_value() == text
+
+
+def no_keys() -> dict[str, str]:
+    short = rsa.generate_private_key(65537, 1024)
+    made: dict[str, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey] = {
+        "of an elliptic curve": ec.generate_private_key(ec.SECP256R1()),
+        "too short": short,
+    }
+    forms = PrivateFormat.PKCS8
+    told = {name: each.private_bytes(Encoding.PEM, forms, NoEncryption()).decode() for name, each in made.items()}
+    told["with a passphrase"] = key().private_bytes(Encoding.PEM, forms, BestAvailableEncryption(b"x")).decode()
+    told["a public one"] = key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    return told
+
+
+@pytest.mark.parametrize("kind", ["of an elliptic curve", "too short", "with a passphrase", "a public one"])
+def test_what_is_no_private_rsa_key_is_refused_in_one_sentence(kind: str) -> None:
+    [problem] = refused({"APPLIANCE_GITHUB_APP_ID": "1", "APPLIANCE_GITHUB_APP_KEY": no_keys()[kind]})
+    assert problem.startswith("APPLIANCE_GITHUB_APP_KEY: what it is set to cannot be used; type the App's private key")
+    assert "APPLIANCE_GITHUB_APP_KEY_FILE" in problem
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"APPLIANCE_GITHUB_APP_ID": "1"}, "APPLIANCE_GITHUB_APP_KEY is not: set APPLIANCE_GITHUB_APP_KEY_FILE to"),
+        ({"APPLIANCE_GITHUB_APP_KEY": pem()}, "APPLIANCE_GITHUB_APP_ID is not: set it to the App ID"),
+        ({"APPLIANCE_GITHUB_APP_ID": "1", "APPLIANCE_GITHUB_APP_KEY": pem(), "GITHUB_TOKEN": "t"},
+         "GITHUB_TOKEN and APPLIANCE_GITHUB_APP_ID are both set: take GITHUB_TOKEN out"),
+    ],
+)  # fmt: skip
+def test_half_an_app_and_one_beside_a_token_are_refused_in_one_sentence(given: dict[str, str], said: str) -> None:
+    [problem] = refused(given)
+    assert said in problem
+
+
+def test_no_line_of_the_key_is_said_and_no_attack_may_find_one() -> None:
+    given = settings(APPLIANCE_GITHUB_APP_ID="1", APPLIANCE_GITHUB_APP_KEY=pem(3).replace("\n", "\\n"))
+    body = [line for line in pem(3).splitlines() if not line.startswith("-")]
+    told = "\n".join([repr(given), *effective(given).values(), *(redaction.say(line) for line in body)])
+    assert not [line for line in body if line in told]
+    watched = surroundings(given, ["ghs_" + "x" * 40]).secrets
+    assert {*body[:-1], pem(3), "ghs_" + "x" * 40} <= set(watched.values())
+
+
 # ---- where a value may stand
 
 
@@ -346,8 +458,9 @@ def write(path: Path, text: str | bytes) -> str:
 @pytest.mark.parametrize("name", CONTRACT)
 def test_each_may_stand_in_a_file(name: str, tmp_path: Path) -> None:
     value = EFFECTS[name][0]
-    from_file = load({f"{name}_FILE": write(tmp_path / "value", f"{value}\n")}, None)
-    assert from_file == settings(**{name: value})
+    half = HALVES.get(name, {})
+    from_file = load({f"{name}_FILE": write(tmp_path / "value", f"{value}\n"), **half}, None)
+    assert from_file == settings(**{name: value}, **half)
     assert from_file != settings()
 
 

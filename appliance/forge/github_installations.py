@@ -11,6 +11,7 @@ from appliance.core.verdict import Gate
 from appliance.forge import (
     Checks,
     Comment,
+    ForgeError,
     InlineComment,
     PostedReview,
     Reaction,
@@ -23,6 +24,7 @@ from appliance.forge import (
 from appliance.forge.github import GitHubForge, check_patterns, gate_place
 from appliance.forge.github_app import GitHubApp
 from appliance.forge.github_client import Etags, GitHubClient
+from appliance.forge.github_errors import unreachable
 from appliance.forge.github_limits import Pause, WritePace
 from appliance.forge.github_login import AppLogin, InstallationLogin, ServerTime
 
@@ -145,10 +147,16 @@ class GitHubInstallations:
             return [held for login in self._logins.values() if (held := login.held())]
 
     def repositories(self) -> list[str]:
-        """The watched repositories, `owner/*` expanded to all that the installation sees."""
+        """The watched repositories, `owner/*` expanded to all that the installation sees.
+
+        An owner who cannot be asked stays as `owner/*`, whose listing says why: the others go on.
+        """
         found: dict[str, str] = {}
         for pattern in self._patterns:
-            names = self.of(pattern).expanded(pattern)
+            try:
+                names = self.of(pattern).expanded(pattern)
+            except ForgeError:
+                names = [pattern]
             found |= {name.casefold(): name for name in names if name.casefold() not in found}
         return list(found.values())
 
@@ -156,6 +164,10 @@ class GitHubInstallations:
         return f"{self.app.slug()}[bot]"
 
     def pulls(self, repository: str) -> list[Pull]:
+        """Of `owner/*`, which stands for repositories that could not be told, it raises why: unknown is not "none"."""
+        if repository.endswith("/*"):
+            self.of(repository).expanded(repository)
+            raise unreachable(f"the repositories of {repository} were not told a moment ago; the next cycle has them")
         return self.of(repository).pulls(repository)
 
     def pull(self, repository: str, number: int) -> Pull:

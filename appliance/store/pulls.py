@@ -106,13 +106,15 @@ class Pulls(Base):
         return True
 
     def forget_unwatched(self, watched: Mapping[str, Sequence[str] | None]) -> None:
-        """Show no more what is in no repository that is watched; `watched` by forge, None where it is unknown."""
+        """Show no more what is in no repository that is watched; `watched` by forge, None where it is unknown;
+        `owner/*` stands for those of an owner that are unknown."""
         with self._engine.connect() as db:
             shown = db.execute(sa.select(pulls.c.target, pulls.c.forge, pulls.c.repository).where(pulls.c.open)).all()
         gone = []
         for row in shown:
             names = watched.get(row.forge, ())
-            if names is not None and row.repository not in names:
+            owner = row.repository.partition("/")[0].casefold()
+            if names is not None and row.repository not in names and f"{owner}/*" not in map(str.casefold, names):
                 gone.append(row.target)
         if gone:
             with self._write() as db:

@@ -58,7 +58,12 @@ def _answer(fake: FakeGitHub, request: Request) -> Response:
         if rest == "/installation":  # the App itself asks, and no token of a repository
             from .apps import installation
 
-            return installation(fake, request, *str(name).split("/"))
+            moved = next((it for it in fake.repositories.values() if name and name.casefold() in it.old_names), None)
+            if moved and str(name).casefold() not in fake.repositories:
+                where = f"{request.api}/repositories/{moved.id}/installation"
+                raise Refusal(301, "Moved Permanently", {"Location": where}, url=where)
+            known = next((it.full_name for it in fake.repositories.values() if number == str(it.id)), name)
+            return installation(fake, request, *str(known).split("/"))
         repository = _find(fake, request, name, number, rest or "")
         if request.method == "GET":
             _may_read(request, repository, rest or "")

@@ -80,6 +80,8 @@ def access_token(fake: FakeGitHub, request: Request, number: str) -> Response:
     owner = next((owner for owner, each in app.installations.items() if str(each) == number), None)
     if owner is None:
         raise Refusal(404, "Not Found")
+    if owner in app.suspended:
+        raise Refusal(403, "This installation has been suspended")
     app.issued += 1
     filling = hashlib.sha256(f"{app.id} {number} {app.issued}".encode()).hexdigest()
     token = f"ghs_{app.id}.{(filling * 8)[:500]}.{app.issued:04d}"  # some 520 characters, with dots, since 2026-04

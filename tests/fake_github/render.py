@@ -483,8 +483,8 @@ def installation(request: Request, it: App, owner: str, number: int) -> Json:
         "repository_selection": "selected",
         "created_at": stamp(0),
         "updated_at": stamp(0),
-        "suspended_by": None,
-        "suspended_at": None,
+        "suspended_by": user(request, owner) if owner in it.suspended else None,
+        "suspended_at": stamp(0) if owner in it.suspended else None,
     }
 
 

@@ -15,7 +15,7 @@ from .state import Exchange, Failure, Request, Response, Token
 
 PREFIX = "/api/v3"
 ROUTES = (apps, graphql, reviews)  # they add theirs when they are imported
-_ROUTES_OF_APPS = re.compile(r"/app(/.*)?|/repos/[^/]+/[^/]+/installation")
+_ROUTES_OF_APPS = re.compile(r"/app(/.*)?|/(repos/[^/]+/[^/]+|repositories/[0-9]+)/installation")
 
 
 class Server(ThreadingHTTPServer):
@@ -78,6 +78,9 @@ class Handler(BaseHTTPRequestHandler):
             request.token = token_of(fake, authorization)
             if request.token is None and not _ROUTES_OF_APPS.fullmatch(request.path):  # those read their claim
                 return Response(401, render.error("Bad credentials", 401))
+            app = fake.apps.get(request.token.app) if request.token else None
+            if app and request.token and request.token.owner in app.suspended:
+                return Response(403, render.error("This installation has been suspended", 403))
         limits = {"X-RateLimit-Limit": str(fake.rate_limit), "X-RateLimit-Reset": str(int(fake.now()) + 3600)}
         if fake.rate_remaining <= 0 and request.path != "/rate_limit":
             message = "API rate limit exceeded for user ID 1."

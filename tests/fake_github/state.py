@@ -85,6 +85,7 @@ class App:
     installations: dict[str, int]
     permissions: dict[str, str]
     issued: int = 0
+    suspended: set[str] = field(default_factory=set)  # owners
 
 
 @dataclass
