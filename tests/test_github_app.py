@@ -162,6 +162,7 @@ def test_installations_share_no_answer(github: FakeGitHub) -> None:
     etags = MemoryEtags()
     app = as_app(github, "octo/*", "alice/*", etags=etags)
     assert app.repositories() == app.repositories() == [APP, OTHER]
+    assert len(etags) == 3, "where it is installed, and a list of its own for each"
     app.close()
 
 
