@@ -19,7 +19,7 @@ from appliance.core.events import Stream
 from appliance.core.findings import Coverage, Finding, Review
 from appliance.core.inline import text
 from appliance.core.outcomes import Ending, Outcome
-from appliance.core.prompt import File
+from appliance.core.prompt import File, review_prompt
 from appliance.core.pulls import Pull
 from appliance.core.report import as_json, comment
 from appliance.core.verdict import NOTHING_TO_REVIEW, gate_of
@@ -471,3 +471,20 @@ def test_no_file_of_a_change_is_lost_among_passes() -> None:
             assert sorted([*seen, *(file.path for file in plan.unseen)]) == sorted(file.path for file in files)
             assert len(plan.portions) <= most
             assert {file.path for file in plan.trimmed} <= {path for path, size in sizes.items() if size > budget}
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["many", "of long names"])
+def test_R8_what_no_prompt_lists_is_not_called_reviewed(long: bool) -> None:
+    name = "/".join(["\x01" * 250] * 15) if long else "d"
+    files = [File(f"{name}/{n:04}.py", "A", 1, 0) for n in range(1700)]
+    sizes = {file.path: 10 for file in files}
+    plan = coverage.passes(files, sizes, 10**6, 3)
+    told = []
+    for portion in plan.portions:
+        text = review_prompt(Pull("o/a#1", "o/a", 1, "a" * 40, "main", "b" * 40), "c" * 40, portion)
+        assert " more: `git diff --name-status`" not in text
+        told += [json.loads(line[4:].removesuffix(" +1 -0")) for line in text.split("\n") if line.startswith("- A ")]
+    covered = coverage.covered(files, plan, 10**6, [])
+    assert len(plan.portions) == 3
+    assert sorted(told) == sorted({file.path for file in files} - {one.path for one in covered.left_out})
+    assert covered.reviewed == len(told) > 0

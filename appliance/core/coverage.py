@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from appliance.core.findings import Coverage, NotSeen
-from appliance.core.prompt import File
+from appliance.core.prompt import MAX_FILES, MAX_LIST, File, listed_size
 
 TRIMMED_SHARE = 4  # of a pass's budget is read of a file that is larger than the whole budget
 _TEST_PARTS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testing"})
@@ -25,33 +25,50 @@ class Plan:
     unseen: tuple[File, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Room:
+    """What one pass has left, or something takes of it: bytes of diff, files, and characters of the list of them."""
+
+    diff: int
+    files: int = MAX_FILES
+    list: int = MAX_LIST
+
+    def has(self, need: "_Room") -> bool:
+        return need.diff <= self.diff and need.files <= self.files and need.list <= self.list
+
+    def less(self, need: "_Room") -> "_Room":
+        return _Room(self.diff - need.diff, self.files - need.files, self.list - need.list)
+
+
 def passes(files: Sequence[File], sizes: Mapping[str, int], budget: int, most: int) -> Plan:
     """Share `files` out among at most `most` passes of `budget` bytes of diff each.
 
     `sizes` tells by path how many bytes the diff of a file has. Files that belong together (a source and its tests,
     then those of one directory) come into one pass where they fit. A file that is larger than a whole pass is trimmed:
-    it is named, and its first part is read.
+    it is named, and its first part is read. No pass has more files than its prompt can list: what the reviewer is not
+    told of is not looked at.
     """
     trimmed = tuple(replace(file, trimmed_to=budget) for file in files if sizes.get(file.path, 0) > budget)
     large = {file.path: file for file in trimmed}
     portions: list[list[File]] = []
-    rooms: list[int] = []
+    rooms: list[_Room] = []
     unseen: list[File] = []
     for group in _together(files):
-        weights = [budget // TRIMMED_SHARE if file.path in large else sizes.get(file.path, 0) for file in group]
-        whole = sum(weights) <= budget
-        parts = (
-            [(group, sum(weights))] if whole else [([file], size) for file, size in zip(group, weights, strict=True)]
-        )
-        for part, weight in parts:
-            shown = [large.get(file.path, file) for file in part]
-            at = next((at for at in reversed(range(len(rooms))) if rooms[at] >= weight), None)
+        shown = [large.get(file.path, file) for file in group]
+        needs = [
+            _Room(budget // TRIMMED_SHARE if file.path in large else sizes.get(file.path, 0), 1, listed_size(file))
+            for file in shown
+        ]
+        all_ = _Room(sum(it.diff for it in needs), len(needs), sum(it.list for it in needs))
+        whole = _Room(budget).has(all_)
+        for part, need in [(shown, all_)] if whole else [([it], one) for it, one in zip(shown, needs, strict=True)]:
+            at = next((at for at in reversed(range(len(rooms))) if rooms[at].has(need)), None)
             if at is not None:
-                portions[at] += shown
-                rooms[at] -= weight
+                portions[at] += part
+                rooms[at] = rooms[at].less(need)
             elif len(portions) < most:
-                portions.append(shown)
-                rooms.append(budget - weight)
+                portions.append(part)
+                rooms.append(_Room(budget).less(need))
             else:
                 unseen += part
     gone = {file.path for file in unseen}

@@ -8,7 +8,7 @@ from appliance.core.earlier import UNKNOWN, History, Known, Since
 from appliance.core.pulls import Pull
 from appliance.core.result import SCHEMA
 
-MAX_FILES = 400
+MAX_FILES = 400  # listed in one prompt; `coverage.passes` gives none more
 # Codex takes 1,048,576 characters and refuses more before anything is asked (seen with 0.163), which would look as a
 # fault of ours; the author chooses how long his paths are. Title, text, rules and the answer to repair have bounds.
 MAX_LIST = 250_000
@@ -222,6 +222,11 @@ def _json(text: str) -> str:
     """A JSON string. What is no UTF-8 (git gives such bytes of a name as surrogates) is escaped: Codex refuses a prompt
     that is no UTF-8 (seen with 0.163), and one odd file name would be a fault of the appliance."""
     return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+
+
+def listed_size(file: File) -> int:
+    """How many characters of MAX_LIST it takes."""
+    return len(_line(file))
 
 
 def _line(file: File) -> str:
