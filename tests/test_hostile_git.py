@@ -387,7 +387,10 @@ def test_base_and_head_of_the_command_line_are_names_and_no_options(
     monkeypatch.chdir(tmp_path)
     repo = feature_repo(tmp_path / "shop")
     repo.git("update-ref", f"refs/heads/{name}", "main")
-    parts = cast(Appliance, SimpleNamespace(settings=SimpleNamespace(state_dir=tmp_path / "state"), store=Rows()))
+    state = tmp_path / "state"
+    forge = LocalForge([], state / "reviews", Rows(), state)
+    settings = SimpleNamespace(state_dir=state)
+    parts = cast(Appliance, SimpleNamespace(settings=settings, store=Rows(), local=lambda _: forge))
     _, pull = find(parts, str(repo.path), name, "feature")
     assert pull.base_sha == repo.git("rev-parse", "main")
     _, pull = find(parts, str(repo.path), "main", name)
