@@ -2,13 +2,16 @@
 
 import logging
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ CYCLE = 301.0  # seconds from one cycle to the next, by the trial's clock
 HEALING = 8 * 3600.0  # the same once all is cured: longer than any wait, and a midnight comes
 HEALS = 6
 AT_ONCE = 2
+AT_A_TIME = 4  # rows that a process is given in one go
 COLUMNS = {count: len(count) + 3 for count in COUNTS}
 
 
@@ -38,13 +42,19 @@ class Tried:
 
 
 def tried(rows: Sequence[Row], *, real: bool, progress: Callable[[Tried], None] = lambda _: None) -> list[Tried]:
-    """Each row in a world of its own below a temporary directory. `real`: Codex itself where a row is about it."""
+    """Each row in a world of its own below a temporary directory. `real`: Codex itself where a row is about it.
+
+    In processes of their own, for a row is mostly Python's work; begun anew each (spawned), for one that is forked
+    inherits locks which threads of this one may hold.
+    """
     root = Path(tempfile.mkdtemp(prefix="gate-check-"))
     try:
         repository = origin.make(root / "origin")
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="trial") as pool:
+        at_once = min(AT_ONCE, len(rows))
+        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), initializer=_begin) as pool:
             found = []
-            for done in pool.map(lambda n: one(rows[n], root / str(n), repository, real=real), range(len(rows))):
+            ones = partial(one, repository=repository, real=real)
+            for done in pool.map(ones, rows, (root / str(n) for n in range(len(rows))), chunksize=AT_A_TIME):
                 progress(done)
                 found.append(done)
             return found
@@ -107,12 +117,22 @@ def _once(stage: Stage, happens: Sequence[str]) -> Callable[[], None]:
     return asked
 
 
+def _begin() -> None:
+    """In each process: Ctrl-C is the one's that waits for it, and lets the rows that run end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _silent()
+
+
+def _silent() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+
+
 @contextmanager
 def silence() -> Iterator[None]:
     """What the product logs of faults that were made on purpose would bury what they came to."""
     before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    logging.disable(logging.CRITICAL)
+    _silent()
     try:
         yield
     finally:

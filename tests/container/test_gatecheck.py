@@ -14,6 +14,7 @@ def inside(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
     yield from idle(tmp_path_factory)
 
 
+@pytest.mark.timeout(1800)  # all of the table, with the real Codex
 def test_no_fault_makes_the_gate_lie(inside: DockerCompose) -> None:
     out, err, code = inside.exec_in_container(["appliance", "gate-check", "--json"], "appliance")
     told = json.loads(out.splitlines()[-1])
