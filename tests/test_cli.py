@@ -935,7 +935,9 @@ def test_the_history_has_what_counted_and_what_did_not_and_a_review_is_shown_aga
     assert json.loads(cli("show", number, "--format", "json").stdout)["findings"][0]["title"] == "Off by one"
     assert "Off by one" in cli("show", number).stdout
     assert cli("show", number, "--format", "sarif", "--fail-on", "P1").exit_code == 3
-    for args in (["show", "99"], ["history", "octo/other#9"], ["show", "x"]):
+    huge = "9" * 24  # more than a database holds, and than a pull request's number can be
+    refused = [["show", "99"], ["history", "octo/other#9"], ["show", "x"], ["show", huge]]
+    for args in (*refused, ["history", "--limit", huge], ["history", f"{APP}#{huge}"], ["review", f"{APP}#{huge}"]):
         done = cli(*args)
         assert done.exit_code == 2
         one_line(done)

@@ -79,6 +79,15 @@ class Group(click.Group):
             return super().invoke(ctx)
 
 
+class Number(click.IntRange):
+    """A whole number that the database can hold."""
+
+    name = "whole number"
+
+    def __init__(self, least: int) -> None:
+        super().__init__(least, 2**63 - 1)
+
+
 class Priority(click.Choice[str]):
     """Click shows in lower case what may be written in either."""
 

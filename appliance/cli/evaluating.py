@@ -145,7 +145,8 @@ def _ready(parts: "Appliance", dataset: str, names: tuple[str, ...], scratch: Pa
             )
         return prepare(sources, scratch, Mirrors(scratch / "mirrors"))
     except BadDataset as bad:
-        raise Misuse(f"data set: {bad}\nNext: correct it; docs/evaluation.md says what a case has.") from None
+        apart = "\n" if "\n" in str(bad) else ". "
+        raise Misuse(f"data set: {bad}{apart}Next: correct it; docs/evaluation.md says what a case has.") from None
 
 
 def _show(evaluation: "Evaluation", dataset: str, folder: Path, prices: "Prices | None", *, as_json: bool) -> bool:

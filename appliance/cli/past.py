@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from appliance.cli.common import Failure, Misuse, echo_json, opened
+from appliance.cli.common import Failure, Misuse, Number, echo_json, opened
 from appliance.cli.looking import dismissed_text, escaped, time_text
 from appliance.cli.printing import exit_by, fail_on_option, form_option, page_of, print_review
 
@@ -18,7 +18,7 @@ MAX_SHOWN = 4 * 1024**2  # bytes of a file that code is shown of
 
 @click.command()
 @click.argument("target", required=False)
-@click.option("--limit", type=click.IntRange(0), default=20, help="How many at most, 0 is all (default: 20).")
+@click.option("--limit", type=Number(0), default=20, help="How many at most, 0 is all (default: 20).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def history(target: str | None, limit: int, as_json: bool) -> None:
     """Show what was tried, the newest first, of TARGET or of all: outcome, findings, tokens, comment."""
@@ -64,7 +64,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 @click.command()
-@click.argument("review", type=click.IntRange(1))
+@click.argument("review", type=Number(1))
 @form_option
 @fail_on_option
 def show(review: int, form: str, fail_on: str | None) -> None:

@@ -56,11 +56,11 @@ __all__ = ["Cached", "Etags", "GitHubForge", "parse_target"]
 MAX_COMMENT = 65_536  # characters; GitHub answers 422 above
 MAX_DESCRIPTION = 140
 _PATTERN = re.compile(rf"({PART})/({PART}|\*)")
-_TARGET = re.compile(rf"({PART}/{PART})#([1-9][0-9]*)")
+_TARGET = re.compile(rf"({PART}/{PART})#([1-9][0-9]{{0,17}})")
 # A part that is empty, "." or "..", which a browser resolves to somewhere else; the same percent-encoded, for servers
 # that decode once more; control characters.
 _NOT_PLAIN = re.compile(r"(?:^|[/\\])\.{0,2}(?=[/\\]|\Z)|%(?:2[5ef]|5c|[01][0-9a-f]|7f)|[\x00-\x1f\x7f]", re.IGNORECASE)
-_PULL_URL = re.compile(rf"https?://[^/\s?#]+/({PART}/{PART})/pull/([1-9][0-9]*)(?:[/?#]\S*)?")
+_PULL_URL = re.compile(rf"https?://[^/\s?#]+/({PART}/{PART})/pull/([1-9][0-9]{{0,17}})(?:[/?#]\S*)?")
 
 
 def parse_target(text: str) -> tuple[str, int] | None:

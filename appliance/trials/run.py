@@ -50,8 +50,9 @@ def tried(rows: Sequence[Row], *, real: bool, progress: Callable[[Tried], None] 
     root = Path(tempfile.mkdtemp(prefix="gate-check-"))
     try:
         repository = origin.make(root / "origin")
-        at_once = min(AT_ONCE, len(rows))
-        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), initializer=_begin) as pool:
+        if len(rows) == 1:
+            return [one(rows[0], root / "0", repository, real=real)]
+        with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn"), initializer=_begin) as pool:
             found = []
             ones = partial(one, repository=repository, real=real)
             for done in pool.map(ones, rows, (root / str(n) for n in range(len(rows))), chunksize=AT_A_TIME):

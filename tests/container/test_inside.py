@@ -19,7 +19,7 @@ services:
     image: {image}
     build: !reset null
     env_file: !reset []
-    command: [sleep, "600"]
+    command: [sleep, "3600"]
     network_mode: none  # what is tried needs neither a forge nor a model
     volumes: ["{trials}:/trials:ro"]
 """
