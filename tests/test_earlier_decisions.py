@@ -141,3 +141,25 @@ def test_a_review_of_before_dismisses_nothing_that_is_open_again(store: Store) -
     store.decide("o/r#1", Decided(known(state="open", who="", reason=""), "T", 9))
     store.note_findings(revised.review)
     assert [each.state for each in store.known("o/r#1")] == ["open"]
+
+
+def open_now(store: Store) -> set[str]:
+    history = store.earlier_heads(Pull("o/r#1", "o/r", 1, "d" * 40, "main", "b"))
+    return {each.fingerprint for each in history.known if each.state == "open"}
+
+
+def test_what_a_review_found_that_was_never_posted_is_open(store: Store) -> None:
+    gone = EarlierFinding("E1", "f1", 1, "a.py", "One", HEAD, "resolved", "c" * 40, "gone")
+    store.note_findings(review(ONE))
+    store.abandon(store.finish(None, review(TWO, earlier=(gone,)), FAILURE))
+    assert open_now(store) == {"f1", "f2"}, "nobody was told that f1 is no more"
+
+
+def test_what_a_later_review_showed_to_be_no_more_stays_so(store: Store) -> None:
+    store.abandon(store.finish(None, review(ONE), FAILURE))
+    assert open_now(store) == {"f1"}
+    gone = EarlierFinding("E1", "f1", 1, "a.py", "One", HEAD, "resolved", "c" * 40, "gone")
+    later = review(earlier=(gone,), verdict="correct")
+    store.note_findings(later)
+    store.delivered(store.finish(None, later, Gate("success", "no blocking findings")), "1", "")
+    assert open_now(store) == set()

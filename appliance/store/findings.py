@@ -42,10 +42,11 @@ class Revised:
 
 
 class Findings(Base):
-    """Written when a review is delivered, and when people decide."""
+    """Written when a review is delivered, before one of a later head begins, and when people decide."""
 
     def earlier_heads(self, pull: Pull) -> History:
         """What is known of the earlier heads of `pull`."""
+        self._note_undelivered(pull.target)
         last = (
             sa.select(reviews.c.head_sha, reviews.c.review)
             .where(reviews.c.target == pull.target, reviews.c.base_ref == pull.base_ref)
@@ -69,6 +70,19 @@ class Findings(Base):
             digest=review.configuration.digest,
             not_seen=frozenset(each.path for each in (*seen.trimmed, *seen.left_out)),
         )
+
+    def _note_undelivered(self, target: str) -> None:
+        """What a review found stays open until another shows otherwise, also if its end was never posted, since the
+        pull request moved on meanwhile. What it said of earlier ones does not count: nobody was told."""
+        since = sa.select(sa.func.max(reviews.c.id)).where(
+            reviews.c.target == target, reviews.c.delivered_at.is_not(None)
+        )
+        with self._engine.connect() as db:
+            delivered = db.execute(since).scalar() or 0
+            mine = (reviews.c.target == target, reviews.c.id > delivered, reviews.c.review.is_not(None))
+            found = db.execute(sa.select(reviews.c.review).where(*mine).order_by(reviews.c.id)).scalars().all()
+        for review in map(load_review, map(json.loads, found)):
+            self.note_findings(replace(review, earlier=()))
 
     def known(self, target: str) -> tuple[Known, ...]:
         with self._engine.connect() as db:
@@ -183,7 +197,7 @@ class Findings(Base):
             db.execute(findings.insert().values(target=target, fingerprint=known.fingerprint, **values))
 
     def note_findings(self, review: Review) -> None:
-        """What a review that was delivered says of the pull request's findings, those of earlier heads among them."""
+        """What a review says of the pull request's findings, those of earlier heads among them."""
         before = {each.fingerprint: each for each in self.known(review.target)}
         with self._write() as db:
             for finding in map(fingerprinted, review.result.findings):

@@ -138,6 +138,13 @@ def _conversations() -> Iterator[Row]:
     yield Row("beside:resolve", "not, and the database is lost", before=(*PUSHED, LOST))
     yield Row("beside:resolve", "not, edited, and the database is lost", before=(*PUSHED, LOST), settings=EDIT)
     yield Row("beside:resolve", "and edited", before=PUSHED, script=("resolved",), settings=EDIT)
+    for what in ("comment on a line not stored", "comment not stored", "comment refused", "gate not set"):
+        unposted = (f"one that blocks, its {what}", "a push")
+        for name in ("clean", "resolved"):
+            yield Row("beside:unposted", f"{what}, a push, {name}", before=unposted, script=(name,))
+    yield Row(
+        "beside:unposted", "and the rules change", before=("one that blocks, its gate not set", "the rules change")
+    )
     yield from writes("beside", "reply", REPLIES, "reply", before=PUSHED, script=("resolved",))
     yield from writes("beside", "resolve", RESOLVES, "resolve", before=PUSHED, script=("resolved",))
     reads = {"threads": ("POST", THREADS), "review-count": ("POST", COUNTS), "reviews": ("GET", REVIEWS)}

@@ -272,6 +272,12 @@ class Stage:
         self.run(301)
         self.model.play("clean")
 
+    def unposted(self, route: str, skip: int = 0, status: int = 502) -> None:
+        """A review that blocks, which the forge takes in part or not at all: what it found holds all the same."""
+        self.github.begin((github.Trouble("POST", route, status=status, skip=skip),))
+        self.blocking_review()
+        self.github.heal()
+
     def base_drifts(self) -> None:
         """So many commits of the base that what the model said before counts no more."""
         self._change(base=self.origin.advanced)
@@ -350,6 +356,10 @@ def _plays(how: str) -> Callable[[Stage], None]:
 _DOES: dict[str, Callable[[Stage], None]] = {
     "a good review": lambda stage: stage.run(301),
     "a review that blocks": Stage.blocking_review,
+    "one that blocks, its comment on a line not stored": lambda stage: stage.unposted(r"/pulls/\d+/reviews$"),
+    "one that blocks, its comment not stored": lambda stage: stage.unposted(r"/issues/\d+/comments$"),
+    "one that blocks, its comment refused": lambda stage: stage.unposted(r"/issues/\d+/comments$", status=422),
+    "one that blocks, its gate not set": lambda stage: stage.unposted("/statuses/", skip=2),
     "a restart": Stage.restart,
     "the database is lost": Stage.lose_database,
     "a person asks again": Stage.retry,
