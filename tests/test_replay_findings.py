@@ -12,6 +12,7 @@ import pytest
 from gitrepo import Repo, feature_repo
 
 from appliance import codex
+from appliance import coverage as unread
 from appliance.core import coverage
 from appliance.core.earlier import History, Known
 from appliance.core.ending import Run
@@ -220,6 +221,54 @@ def test_R8_nothing_but_an_image_is_nothing_to_review(world: World) -> None:
     review = world.review()
     assert (world.prompts, gate_of(review, 1)) == ([], NOTHING_TO_REVIEW)
     assert kinds(review) == {"logo.png": "binary"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("evil.py", b"import os\n\0\nos.system('x')\n"),
+        ("evil.JS", b"run()//" + bytes(5000) + b"\xff" * 5000),
+        ("Makefile", b"all:\n\trm -rf /\n" * 20 + b"#\0\n"),
+        ("latin", b"echo caf\xe9\n" * 20 + b"\0"),
+        ("run", b"#!/bin/sh\nx\n" + bytes(range(256)) * 40),
+        ("wide.inf", "[run]\nopen=x\n".encode("utf-16")),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", b"x = 1\n", b"x\0= 1\n"], ids=["new", "of a text", "of another"])
+@pytest.mark.parametrize("attributes", ["", "* binary linguist-generated\n"], ids=["", "marked"])
+def test_R8_a_nul_byte_hides_no_text(name: str, content: bytes, before: bytes, attributes: str, world: World) -> None:
+    if before:
+        world.repo.git("checkout", "--quiet", "main")
+        world.repo.write(name, before)
+        world.repo.commit()
+        world.repo.git("checkout", "--quiet", "-B", "feature")
+        world.repo.commit(**{"a": "two\n"})
+    if attributes:
+        world.repo.write(".gitattributes", attributes)
+    world.repo.write(name, content)
+    world.repo.commit()
+    review = world.review()
+    assert kinds(review) == {name: "not-looked-at"}
+    assert gate_of(review, 1).state == "error"
+    world.repo.write(name, b"clean = 1\n")
+    world.repo.commit()
+    review = world.review()
+    assert kinds(review) == ({name: "not-looked-at"} if b"\0" in before else {})
+    assert gate_of(review, 1).state == ("error" if b"\0" in before else "success")
+
+
+def test_R8_what_is_binary_is_so_whatever_it_is_called_and_too_much_of_it_is_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.bin", "b", "c.dat"):
+        world.repo.write(name, PNG + name.encode())
+    world.repo.commit()
+    review = world.review()
+    assert (set(kinds(review).values()), gate_of(review, 1).state) == ({"binary"}, "success")
+    monkeypatch.setattr(unread, "MAX_BINARIES", 2)
+    review = world.review()
+    assert sorted(kinds(review).values()) == ["binary", "binary", "not-looked-at"]
+    assert gate_of(review, 1).state == "error"
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["R13 added", "R13 changed"])

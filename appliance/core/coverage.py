@@ -13,7 +13,33 @@ _TEST_PARTS = frozenset({"test", "tests", "__tests__", "spec", "specs", "testing
 _AFFIX = re.compile(r"^(?:test[_-])|(?:[._-](?:test|tests|spec|unittest))+$|(?<=[a-z0-9])(?:Tests?|Spec|IT)$")
 _ANY_NAME = frozenset({"index", "main", "mod", "lib", "__init__", "readme", "init", "setup", "package", "conftest"})
 NOT_LOOKED_AT = "not-looked-at"
+MOST_NULS = 10  # one byte of so many; a text with some in it is one all the same, an archive of texts has more
+MOST_UNREADABLE = 10  # likewise, where it is no UTF-8
+_READABLE = bytes([*b"\t\n\r\f\x1b", *range(0x20, 0x7F)])
+# What a program or a person reads as text, whatever bytes are in it.
+_NAMES = (
+    ".asm .awk .bash .bat .c .cc .cfg .cjs .clj .cmake .cmd .conf .cpp .cs .css .cxx .dart .el .erl .ex .exs .f90 .fish"
+    " .fs .go .gradle .graphql .groovy .h .hcl .hh .hpp .hs .htm .html .ini .java .jl .js .json .jsx .kt .kts .lisp"
+    " .lua .m .md .mjs .mk .ml .mm .nix .pas .php .phtml .pl .pm .proto .ps1 .psm1 .py .pyi .pyw .r .rb .rs .rst .s"
+    " .sass .scala .scss .sh .sql .svelte .svg .swift .tcl .tf .toml .ts .tsx .txt .vb .vhd .vim .vue .xml .yaml .yml"
+    " .zig .zsh"
+)
+_TEXTS = frozenset(_NAMES.split())
 MAX_TOGETHER = 12  # files of one name; more of them have nothing else in common
+
+
+def is_text(path: str, content: bytes) -> bool:
+    """Whether a file that git calls binary is to be read all the same: one NUL byte must not hide a change."""
+    if PurePosixPath(path).suffix.casefold() in _TEXTS or content.startswith((b"#!", b"<?", b"\xff\xfe", b"\xfe\xff")):
+        return True
+    rest = content.replace(b"\0", b"")
+    if (len(content) - len(rest)) * MOST_NULS > len(content):
+        return False
+    try:
+        rest.decode()
+    except UnicodeDecodeError:
+        return len(rest.translate(None, _READABLE)) * MOST_UNREADABLE <= len(rest)
+    return True
 
 
 @dataclass(frozen=True)
