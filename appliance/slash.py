@@ -71,17 +71,19 @@ class Slash:
         do, only_note = slash.to_do(asked)
         for one in only_note:
             self.store.carry_out(pull, one, "")
-        if self._do(seen, do):
-            self.store.set_read(pull)
+        self.store.set_read(pull, whole=self._do(seen, do))
 
     def _said(self, found: Comment) -> Said:
         ours = bool(markers.read(found.body, self.key) or markers.read_tag(found.body, self.key))
         return Said(found.id, found.author, found.body, ours, _seconds(found.created_at))
 
     def _do(self, seen: Seen, asked: Sequence[Asked]) -> bool:
-        """Carry them out in their order; False if it is not known of somebody whether they may: then the rest waits,
-        for a pause and its end are not to change places."""
-        allowed: dict[str, bool] = {}
+        """Carry them out in their order; False if it is not known of somebody whether they may.
+
+        Theirs then wait, and nobody else's: anybody can be somebody of whom the forge does not tell. A pause, or its
+        end, that is carried out late changes nothing that was asked for after it.
+        """
+        allowed: dict[str, bool | None] = {}
         refused: dict[str, int] = {}
         for one in asked:
             name = one.author.casefold()
@@ -92,15 +94,20 @@ class Slash:
                     allowed[name] = seen.forge.may_write(seen.pull, one.author)
                 except ForgeError as error:  # no fault of the cycle: anybody could make it one
                     log.warning("command.unknown", target=seen.pull.target, author=one.author, error=str(error))
-                    return False
-            if allowed[name]:
+                    if error.cause == "forge-rate-limited":
+                        return False
+                    allowed[name] = None
+            may = allowed[name]
+            if may is None:
+                continue
+            if may:
                 self._carry_out(seen, one)
                 continue
             refused[name] = refused.get(name, 0) + 1
             if refused[name] <= MOST_REFUSALS:
                 self._answer(seen, one, "confused", slash.NOT_ALLOWED, once_for=name)
             self._note(seen, one, "")
-        return True
+        return None not in allowed.values()
 
     def _carry_out(self, seen: Seen, one: Asked) -> None:
         """First what is written, which happens once by its key: whatever ends this process, all of it is done."""

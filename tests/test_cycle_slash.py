@@ -243,6 +243,43 @@ def test_while_it_is_unknown_whether_somebody_may_it_waits_and_is_tried_again(
     assert world.gate() == PAUSED
 
 
+@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize("first", [False, True], ids=["", "first time"])
+def test_of_whom_the_forge_does_not_tell_holds_up_nobody(status: int, first: bool, world: World) -> None:
+    if not first:
+        world.run()
+    strange = say(world, "/review pause", "bob")
+    theirs = [say(world, "/review explain 1"), say(world, "/review pause")]
+    failure = world.github.fail(method="GET", path="/collaborators/bob/permission", times=99, status=status)
+    world.run()
+    assert [reactions(world, it) for it in (strange, *theirs)] == [[], ["confused"], ["eyes"]]
+    world.github.push(APP, "feature", {"app.py": "print(4)\n"})
+    world.run()
+    assert world.gate() == PAUSED
+    last = say(world, "/review resume")
+    world.run()
+    assert reactions(world, last) == ["eyes"]
+    failure.times = 0
+    world.run()
+    world.run()
+    assert reactions(world, strange) == ["eyes"], "it waited, and was carried out, without an effect on what came later"
+    assert world.gate() == GREEN
+
+
+def test_what_somebody_asked_for_who_may_not_does_not_outdo_a_late_pause(world: World) -> None:
+    world.run()
+    late = say(world, "/review pause")
+    refused = say(world, "/review resume", "mallory")
+    failure = world.github.fail(method="GET", path="/collaborators/alice/permission", times=99, status=404)
+    world.run()
+    assert [reactions(world, it) for it in (late, refused)] == [[], ["confused"]]
+    failure.times = 0
+    world.github.push(APP, "feature", {"app.py": "print(4)\n"})
+    world.run()
+    world.run()
+    assert world.gate() == PAUSED
+
+
 def test_no_stranger_can_make_the_cycle_fail(world: World) -> None:
     world.run()
     say(world, "/review", "mallory")
