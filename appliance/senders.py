@@ -17,6 +17,7 @@ from appliance.core.outbox import Letter
 from appliance.core.pulls import Pull
 from appliance.core.report import (
     CommentMode,
+    marker_advisory,
     marker_dismissed,
     marker_findings,
     marker_fingerprints,
@@ -244,7 +245,7 @@ def _history(desk: Desk, last: Comment) -> list[str]:
     older.pop(stored.created_at, None)
     lines = []
     for mark in sorted(older.values(), key=lambda mark: -mark.at)[:MAX_HISTORY]:
-        kept = markers.render(replace(mark, findings=(), fingerprints=(), dismissed=()), desk.key)
+        kept = markers.render(replace(mark, findings=(), fingerprints=(), dismissed=(), advisory=()), desk.key)
         lines.append(f"- `{mark.head_sha}`: {mark.gate_state}, {inert(mark.gate_description, one_line=True)} {kept}")
     return lines
 
@@ -291,6 +292,7 @@ def summary(desk: Desk, earlier: Marker | None, history: Sequence[str] = ()) -> 
         fingerprints=marker_fingerprints(review.result.findings, markers.MAX_FINDINGS),
         dismissed=marker_dismissed(review, markers.MAX_DISMISSED),
         revision=stored.revision,
+        advisory=marker_advisory(review.result.findings, markers.MAX_FINDINGS),
     )
     folded = desk.folded(review)
     on_lines = desk.store.letter_sent_as(key_of(stored.id, "inline"))

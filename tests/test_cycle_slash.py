@@ -263,6 +263,8 @@ def test_of_whom_the_forge_does_not_tell_holds_up_nobody(status: int, first: boo
     world.run()
     world.run()
     assert reactions(world, strange) == ["eyes"], "it waited, and was carried out, without an effect on what came later"
+    world.github.push(APP, "feature", {"app.py": "print(5)\n"})
+    world.run()
     assert world.gate() == GREEN
 
 

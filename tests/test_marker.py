@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from appliance.core.marker import MAX_PAYLOAD, Marker, read, render
+from appliance.core.marker import MAX_PAYLOAD, Marker, _sign, read, render
 from appliance.core.pulls import Pull
 from appliance.core.verdict import Gate
 
@@ -86,3 +86,16 @@ def test_it_never_takes_the_room_of_the_review() -> None:
     assert found is not None
     assert 0 < len(found.findings) < 50
     assert replace(found, findings=()) == replace(crowded, findings=())
+
+
+def test_one_that_says_nothing_of_advisory_findings_is_read_and_one_too_long_says_it_of_those_it_keeps() -> None:
+    fields = asdict(MARKER)
+    del fields["advisory"]
+    payload = base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+    assert read(f"<!-- review-appliance:v1 {payload} {_sign(payload, KEY)} -->", KEY) == MARKER
+    many = replace(
+        MARKER, findings=((1, "p" * 200, "t" * 120),) * 50, fingerprints=("f",) * 50, advisory=(True, False) * 25
+    )
+    kept = read(render(many, KEY), KEY)
+    assert kept and 0 < len(kept.findings) == len(kept.advisory) < 50
+    assert kept.advisory[:2] == (True, False)

@@ -340,6 +340,26 @@ def test_with_a_lost_database_the_earlier_findings_come_from_our_comment(world: 
     assert [each.title for each in world.review_now().earlier] == ["Five is bad"]
 
 
+def test_with_a_lost_database_what_was_advisory_does_not_block_and_what_blocked_does(world: Rereview) -> None:
+    world.review(says(FIRST, verdict="incorrect"))
+    world.push(BAD.replace("line 10\n", "changed 10\n"))
+    world.review(says(FIRST, SECOND, verdict="incorrect"))
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+    world.restart(lose_database=True)
+    head = world.push(BAD.replace("line 10\n", "changed again\n").replace("bad 5\n", "good 5\n"))
+    asked = {each.title: f"E{number}" for number, each in enumerate((FIRST, SECOND), 1)}
+    world.review(says(answers=(resolved(head, id=asked["Five is bad"]),)))
+    assert {each.title: each.state for each in world.review_now().earlier} == {
+        "Five is bad": "resolved",
+        "Thirty is bad": "open",
+    }
+    assert world.gate().startswith("success: ")
+    world.restart(lose_database=True)
+    world.push(BAD)
+    world.review(says(FIRST, verdict="incorrect"))
+    assert world.gate() == "failure: 1 blocking finding (P1)"
+
+
 def test_what_an_answer_says_is_inert_in_the_comment(world: Rereview) -> None:
     world.review(says(FIRST, verdict="incorrect"))
     head = world.push(GOOD)

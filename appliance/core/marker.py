@@ -41,7 +41,8 @@ class Marker:
     `at` is when the review was stored, in seconds of the epoch: it tells one review of a head from another. `digest` is
     of what held for it; the first version did not say. `fingerprints` are those of the findings, in their order.
     `dismissed` are findings that people dismissed, so that a lost database does not open them again; `revision` counts
-    what people decided since the review.
+    what people decided since the review. `advisory` tells of each of the findings, in their order, whether it blocks
+    nothing; an earlier version did not say.
     """
 
     target: str
@@ -57,6 +58,7 @@ class Marker:
     fingerprints: tuple[str, ...] = ()
     dismissed: tuple[Dismissed, ...] = ()
     revision: int = 0
+    advisory: tuple[bool, ...] = ()
 
     @property
     def gate(self) -> Gate:
@@ -76,6 +78,7 @@ def render(marker: Marker, key: bytes) -> str:
     while len(payload := _encode(marker)) > MAX_PAYLOAD and (marker.findings or marker.dismissed):
         half, less = len(marker.findings) // 2, len(marker.dismissed) // 2
         marker = replace(marker, findings=marker.findings[:half], fingerprints=marker.fingerprints[:half])
+        marker = replace(marker, advisory=marker.advisory[:half])
         marker = replace(marker, dismissed=marker.dismissed[:less])
     return f"<!-- review-appliance:v1 {payload} {_sign(payload, key)} -->"
 
@@ -108,6 +111,7 @@ def _decode(payload: str) -> Marker | None:
         fields["at"] = float(fields["at"])
         fields["findings"] = tuple((int(p), str(path), str(title)) for p, path, title in fields["findings"])
         fields["fingerprints"] = tuple(str(each) for each in fields.get("fingerprints", ()))
+        fields["advisory"] = tuple(each is True for each in fields.get("advisory", ()))
         fields["dismissed"] = tuple(Dismissed(**each) for each in fields.get("dismissed", ()))
         marker = Marker(**fields)
     except (ValueError, TypeError, KeyError, binascii.Error):

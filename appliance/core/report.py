@@ -301,6 +301,12 @@ def marker_fingerprints(findings: Sequence[Finding], at_most: int) -> tuple[str,
     return tuple(finding.fingerprint for finding in sorted(findings, key=lambda one: one.priority)[:at_most])
 
 
+def marker_advisory(findings: Sequence[Finding], at_most: int) -> tuple[bool, ...]:
+    """Which of `marker_findings` block nothing, in the same order; empty if all may."""
+    told = tuple(finding.advisory for finding in sorted(findings, key=lambda one: one.priority)[:at_most])
+    return told if any(told) else ()
+
+
 def marker_dismissed(review: Review, at_most: int) -> tuple[Dismissed, ...]:
     """What a marker says of the dismissed findings of a review, the last decided first."""
     mine = [each for each in reversed(review.earlier) if each.state == "dismissed"][:at_most]

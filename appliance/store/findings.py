@@ -93,7 +93,8 @@ class Findings(Base):
 
         One that is known here stays as it is.
         """
-        pairs = zip(marker.findings, marker.fingerprints or ("",) * len(marker.findings), strict=False)
+        count = len(marker.findings)
+        prints, advisory = marker.fingerprints or ("",) * count, marker.advisory or (False,) * count
         with self._write() as db:
             own = sa.select(reviews.c.id).where(
                 reviews.c.target == marker.target,
@@ -103,8 +104,9 @@ class Findings(Base):
             if db.execute(own).first():
                 return
             here = {row.fingerprint for row in db.execute(_of(marker.target))}
-            for (priority, path, title), print_ in pairs:
-                one = fingerprinted(Finding(title, "", priority, 0.0, path, 1, 1, fingerprint=print_))
+            for (priority, path, title), print_, only in zip(marker.findings, prints, advisory, strict=False):
+                one = Finding(title, "", priority, 0.0, path, 1, 1, fingerprint=print_, advisory=only)
+                one = fingerprinted(one)
                 if one.fingerprint not in here:
                     self._put(db, marker.target, Known(one, "open", marker.head_sha, marker.head_sha))
                     here.add(one.fingerprint)
