@@ -196,13 +196,15 @@ def _send_summary(desk: Desk, letter: Letter) -> Sent:
     mine = [(it, mark) for it, mark in ours if mark.target == desk.pull.target]
     earlier = [mark for _, mark in mine if not mark.is_of(desk.pull)]
     newest = max(earlier, key=lambda mark: mark.at, default=None)
-    if desk.comments == "edit" and mine:
-        last, _ = max(mine, key=lambda one: one[1].at)
+    to_edit = _by_us(desk, mine) if desk.comments == "edit" else []
+    if to_edit:
+        last, _ = max(to_edit, key=lambda one: one[1].at)
         try:
             edited = desk.forge.edit_comment(desk.pull, last.id, summary(desk, newest, _history(desk, last)))
         except ForgeError as error:
             gone = error.cause == "forge-not-found" and desk.forge.comment(desk.pull, last.id) is None
-            if not gone:  # else it is written anew
+            foreign = error.cause == "forge-permission" and not desk.forge.me()  # or nothing may be written at all
+            if not gone and not foreign:  # else it is written anew
                 raise
         else:
             return Sent(edited.id, edited.url)
@@ -215,16 +217,17 @@ def _send_revise(desk: Desk, letter: Letter) -> Sent:
     """Have the comment of a review that was posted say what people decided since: as it would be written now."""
     stored, _ = desk.review
     mine = [(it, mark) for it, mark in _ours(desk) if mark.target == desk.pull.target]
-    its = [it for it, mark in mine if mark.is_of(desk.pull) and mark.at == stored.created_at]
-    if not its:  # not posted yet: then it will say it; or a person took it away
+    its = [(it, mark) for it, mark in mine if mark.is_of(desk.pull) and mark.at == stored.created_at]
+    if not (its := _by_us(desk, its)):  # not posted yet: then it will say it; or a person took it away
         return Sent()
     all_ = [mark for it, _ in mine for mark in markers.read_all(it.body, desk.key) if mark.target == desk.pull.target]
     before = [mark for mark in all_ if mark.at < stored.created_at and not mark.is_of(desk.pull)]
-    body = summary(desk, max(before, key=lambda mark: mark.at, default=None), _history(desk, its[-1]))
-    if its[-1].body == body:
-        return Sent(its[-1].id, its[-1].url)
+    body = summary(desk, max(before, key=lambda mark: mark.at, default=None), _history(desk, its[-1][0]))
+    last, _ = its[-1]
+    if last.body == body:
+        return Sent(last.id, last.url)
     try:
-        edited = desk.forge.edit_comment(desk.pull, its[-1].id, body)
+        edited = desk.forge.edit_comment(desk.pull, last.id, body)
     except ForgeError as error:
         if error.cause != "forge-not-found":
             raise
@@ -267,6 +270,12 @@ def _landed_summary(desk: Desk, ours: Sequence[tuple[Comment, Marker]], found: S
 def _ours(desk: Desk) -> list[tuple[Comment, Marker]]:
     comments = desk.forge.comments(desk.pull)
     return [(found, mark) for found in comments if (mark := markers.read(found.body, desk.key))]
+
+
+def _by_us(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> list[tuple[Comment, Marker]]:
+    """Those that we can edit, where the forge tells who we are: anybody can copy a marker into a comment of theirs."""
+    me = desk.forge.me().casefold() if ours else ""
+    return [one for one in ours if not me or one[0].author.casefold() == me]
 
 
 def _summary_in(desk: Desk, ours: Sequence[tuple[Comment, Marker]]) -> Sent | None:

@@ -132,6 +132,31 @@ def test_a_lost_database_and_a_head_that_comes_back_know_it_from_the_history(wor
     assert world.gate().startswith("failure")
 
 
+@pytest.mark.parametrize("gone", [True, False], ids=["ours deleted", "ours there"])
+@pytest.mark.parametrize("known", [True, False], ids=["", "not told who we are"])
+def test_a_copy_of_our_comment_by_somebody_else_is_not_edited(known: bool, gone: bool, world: World) -> None:
+    if not known:
+        world.github.fail(method="GET", path="^/user", times=1000, status=403)
+        world.github.fail(
+            method="POST", path="/graphql", times=1000, status=200, body={"errors": [{"type": "FORBIDDEN"}]}
+        )
+    world.comments = "edit"
+    world.run()
+    [ours] = world.github.comments(APP, 1)
+    copy = world.github.add_comment(APP, 1, ours.body, "mallory")
+    said = copy.body
+    world.github.fail(method="PATCH", path=f"/issues/comments/{copy.id}", times=1000, status=403)
+    if gone:
+        world.github.delete_comment(APP, ours.id)
+    for text in ("three\n", "four\n"):
+        push(world, text)
+        world.run()
+        assert world.gate() == GREEN
+    others = [it for it in world.github.comments(APP, 1) if it.id != copy.id]
+    assert (len(others), copy.body, others[0].author) == (1, said, "review-bot")
+    assert heads(others[0].body)[-1] == world.pull().head_sha
+
+
 def test_an_edit_that_was_stored_and_not_answered_is_made_once(world: World) -> None:
     world.comments = "edit"
     world.run()
