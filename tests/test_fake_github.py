@@ -128,6 +128,44 @@ def test_pygithub_drives_it(github: FakeGitHub) -> None:
         assert client.get_repo(APP).full_name == "octo/renamed"
 
 
+def test_githubkit_drives_reviews_and_checks(github: FakeGitHub) -> None:
+    with githubkit.GitHub(github.token, base_url=github.url, http_cache=False, auto_retry=False) as client:
+        rest = client.rest
+        line = {"path": "app.py", "line": 1, "side": "RIGHT", "body": "inline"}
+        review = rest.pulls.create_review("octo", "app", 1, event="COMMENT", body="all", comments=[line]).parsed_data
+        head = github.repository(APP).pulls[1].head_sha
+        assert (review.state, review.body, review.commit_id) == ("COMMENTED", "all", head)
+        assert [each.id for each in rest.pulls.list_reviews("octo", "app", 1).parsed_data] == [review.id]
+        (comment,) = rest.pulls.list_review_comments("octo", "app", 1).parsed_data
+        assert (comment.path, comment.line, comment.side, comment.body) == ("app.py", 1, "RIGHT", "inline")
+        (of_review,) = rest.pulls.list_comments_for_review("octo", "app", 1, review.id).parsed_data
+        assert of_review.id == comment.id
+        reply = rest.pulls.create_reply_for_review_comment("octo", "app", 1, comment.id, body="why").parsed_data
+        assert (reply.in_reply_to_id, reply.body) == (comment.id, "why")
+        told = rest.issues.create_comment("octo", "app", 1, body="hello").parsed_data
+        assert rest.issues.update_comment("octo", "app", told.id, body="changed").parsed_data.body == "changed"
+        reaction = rest.reactions.create_for_issue_comment("octo", "app", told.id, content="eyes").parsed_data
+        (again,) = rest.reactions.list_for_issue_comment("octo", "app", told.id).parsed_data
+        assert (again.id, again.content) == (reaction.id, "eyes")
+
+
+def test_pygithub_drives_reviews(github: FakeGitHub) -> None:
+    auth = pygithub.Auth.Token(github.token)
+    with pygithub.Github(auth=auth, base_url=github.url, retry=None, seconds_between_writes=0) as client:
+        pull = client.get_repo(APP).get_pull(1)
+        line = pygithub.PullRequest.ReviewComment(path="app.py", line=1, side="RIGHT", body="inline")
+        review = pull.create_review(body="all", event="COMMENT", comments=[line])
+        assert [(each.id, each.state) for each in pull.get_reviews()] == [(review.id, "COMMENTED")]
+        (comment,) = pull.get_review_comments()
+        assert (comment.path, comment.line, comment.body) == ("app.py", 1, "inline")
+        reply = pull.create_review_comment_reply(comment.id, "why")
+        assert (reply.in_reply_to_id, reply.body) == (comment.id, "why")
+        told = pull.create_issue_comment("hello")
+        told.edit("changed")
+        reaction = told.create_reaction("eyes")
+        assert [(each.id, each.content) for each in told.get_reactions()] == [(reaction.id, "eyes")]
+
+
 # --- what the description does not have ---
 
 
