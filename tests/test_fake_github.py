@@ -15,6 +15,7 @@ import githubkit
 import httpx
 import pytest
 from fake_github import FakeGitHub, Token
+from fake_github.clients import app_token
 from fake_github.openapi import FILE, description, violations
 from fake_github.remote import RemoteFakeGitHub
 
@@ -164,6 +165,57 @@ def test_pygithub_drives_reviews(github: FakeGitHub) -> None:
         told.edit("changed")
         reaction = told.create_reaction("eyes")
         assert [(each.id, each.content) for each in told.get_reactions()] == [(reaction.id, "eyes")]
+
+
+def test_githubkit_drives_check_runs_app_and_graphql(github: FakeGitHub) -> None:
+    token = app_token(github, 7)
+    head = github.repository(APP).pulls[1].head_sha
+    note = {
+        "path": "app.py",
+        "start_line": 1,
+        "end_line": 1,
+        "annotation_level": "warning",
+        "message": "odd",
+    }
+    with githubkit.GitHub(token, base_url=github.url, http_cache=False, auto_retry=False) as client:
+        rest = client.rest
+        run = rest.checks.create("octo", "app", name="review", head_sha=head, status="in_progress").parsed_data
+        output = {"title": "t", "summary": "s", "annotations": [note]}
+        done = rest.checks.update("octo", "app", run.id, status="completed", conclusion="success", output=output)
+        assert (done.parsed_data.status, done.parsed_data.conclusion) == ("completed", "success")
+        listed = rest.checks.list_for_ref("octo", "app", head).parsed_data
+        assert [each.id for each in listed.check_runs] == [run.id]
+        (seen,) = rest.checks.list_annotations("octo", "app", run.id).parsed_data
+        assert (seen.path, seen.start_line, seen.message) == ("app.py", 1, "odd")
+        owned = rest.apps.list_repos_accessible_to_installation().parsed_data
+        assert [each.full_name for each in owned.repositories] == [APP]
+    with githubkit.GitHub(github.token, base_url=github.url, http_cache=False, auto_retry=False) as client:
+        line = {"path": "app.py", "line": 1, "side": "RIGHT", "body": "inline"}
+        client.rest.pulls.create_review("octo", "app", 1, event="COMMENT", body="all", comments=[line])
+        query = """query($owner: String!, $name: String!, $number: Int!) {
+          repository(owner: $owner, name: $name) { pullRequest(number: $number) { reviewThreads(first: 10) {
+            nodes { id isResolved comments(first: 10) { nodes { id body isMinimized } } } } } } }"""
+        where = {"owner": "octo", "name": "app", "number": 1}
+
+        def thread() -> Any:
+            told = client.graphql.request(query, where)
+            (one,) = told["repository"]["pullRequest"]["reviewThreads"]["nodes"]
+            return one
+
+        first = thread()
+        comment = first["comments"]["nodes"][0]
+        assert (first["isResolved"], comment["body"], comment["isMinimized"]) == (False, "inline", False)
+        client.graphql.request(
+            "mutation($id: ID!) { resolveReviewThread(input: {threadId: $id}) { thread { isResolved } } }",
+            {"id": first["id"]},
+        )
+        client.graphql.request(
+            "mutation($id: ID!) { minimizeComment(input: {subjectId: $id, classifier: OUTDATED})"
+            " { minimizedComment { isMinimized } } }",
+            {"id": comment["id"]},
+        )
+        assert thread()["isResolved"] is True
+        assert thread()["comments"]["nodes"][0]["isMinimized"] is True
 
 
 # --- what the description does not have ---
