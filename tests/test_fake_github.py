@@ -14,6 +14,8 @@ import github as pygithub
 import githubkit
 import httpx
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from fake_github import FakeGitHub, Token
 from fake_github.clients import app_token
 from fake_github.openapi import FILE, description, violations
@@ -216,6 +218,21 @@ def test_githubkit_drives_check_runs_app_and_graphql(github: FakeGitHub) -> None
         )
         assert thread()["isResolved"] is True
         assert thread()["comments"]["nodes"][0]["isMinimized"] is True
+
+
+def test_other_clients_log_in_as_an_app(github: FakeGitHub) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    numbers = key.public_key().public_numbers()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    github.add_app(7, numbers.n, exponent=numbers.e, installations={"octo": 70})
+    integration = pygithub.GithubIntegration(auth=pygithub.Auth.AppAuth(7, pem), base_url=github.url, retry=None)
+    assert [each.id for each in integration.get_installations()] == [70]
+    assert integration.get_repo_installation("octo", "app").id == 70
+    token = integration.get_access_token(70).token
+    assert github.tokens[token].owner == "octo"
+    assert [each.full_name for each in integration.get_repo_installation("octo", "app").get_repos()] == [APP]
 
 
 # --- what the description does not have ---
