@@ -59,8 +59,10 @@ class Dismissals:
         known = {each.fingerprint: each for each in self.store.known(pull.target)}
         last = self.store.decided_in(pull.target)
         people = _People(seen)
-        told = True
-        for name, threads in self._of_findings(pull, seen.forge.threads(pull)).items():
+        stored = self.store.review_of(pull)
+        # What a review found is known here once it is posted as a whole; people may answer before.
+        told = stored is None or all(one.id != stored.id for one in self.store.undelivered())
+        for name, threads in self._of_findings(pull, seen.forge.threads(pull), seen.forge.me).items():
             if name not in known:
                 continue
             replies = [self._reply(found) for thread in threads for found in thread.comments[1:]]
@@ -77,16 +79,18 @@ class Dismissals:
         if told:
             self.store.set_threads_read(pull)
 
-    def _of_findings(self, pull: Pull, threads: Sequence[Thread]) -> dict[str, list[Thread]]:
+    def _of_findings(self, pull: Pull, threads: Sequence[Thread], me: Callable[[], str]) -> dict[str, list[Thread]]:
         """Our conversations by the fingerprint of their finding. Anybody can copy the tag of one into a conversation of
-        his own, but only after us: whoever began the first one began them all."""
+        his own, but only after us: whoever began the first one began them all, or who we are now, as an App after a
+        token."""
         found: dict[str, list[Thread]] = {}
         for thread in sorted((it for it in threads if it.comments), key=lambda it: _number(it.comments[0].id)):
             tag = markers.read_tag(thread.comments[0].body, self.key)
             if tag is None or (tag.target, tag.kind) != (pull.target, "finding"):
                 continue
             mine = found.setdefault(tag.id, [])
-            if not mine or mine[0].comments[0].author == thread.comments[0].author:
+            author = thread.comments[0].author
+            if not mine or author == mine[0].comments[0].author or author == me():
                 mine.append(thread)
         return found
 
@@ -106,11 +110,12 @@ class Dismissals:
         if now == known and reply.id == last:
             return True
         stored = self.store.review_of(pull)
-        if stored is not None and stored.review is None and now.state == "open" != known.state:
-            # Whether it blocks cannot be told without the review's text, which a lost database took with it.
-            self.store.stale(stored.id, "a finding was opened again, and the text of the review is not here")
-            stored = None
         revised = self._revised(stored, now) if stored is not None else None
+        if stored is not None and revised is None and now.state == "open" != known.state:
+            # Whether it blocks cannot be told: a lost database took the review's text with it, or this says that the
+            # finding is resolved, or nothing of it.
+            self.store.stale(stored.id, "a finding was opened again, of which the review says nothing")
+            stored = None
         later = stored is None or stored.review is None
         letters = [] if now.state == known.state else _answers(pull, thread, reply, now, later)
         if not self.store.decide(pull.target, Decided(now, thread.id, reply.id), revised, letters):

@@ -12,7 +12,7 @@ from world import APP, KEY
 
 from appliance import codex
 from appliance.codex import Job
-from appliance.core.findings import Finding, InlineAnchor, Result
+from appliance.core.findings import EarlierAnswer, Finding, InlineAnchor, Result
 from appliance.core.marker import read, read_tag
 from appliance.core.verdict import Gate
 from appliance.forge import Thread
@@ -244,6 +244,21 @@ def test_a_conversation_that_copies_ours_is_not_ours(world: Talk) -> None:
     assert (world.gate(), world.answers()) == (RED, [])
 
 
+def test_what_was_begun_by_a_token_goes_on_under_the_app_that_came_after_it(world: Talk) -> None:
+    world.review(says(ONE, verdict="incorrect"))
+    for it in world.github.repository(APP).pulls[1].line_comments:
+        it.author = "whose-token-it-was"
+    head = world.push(BAD.replace("bad 5\n", "good 5\n"))
+    gone = EarlierAnswer("E1", "resolved", head, "The line is gone.")
+    world.review(lambda job: Result("correct", "s", "r", "l", (), (gone,)))
+    world.push(BAD)
+    world.review(says(ONE, verdict="incorrect"))
+    assert len(world.threads()) == 2
+    world.say("won't fix")
+    world.quiet()
+    assert world.gate() == GREEN
+
+
 def test_in_no_other_conversation_and_not_below_the_pull_request(world: Talk) -> None:
     world.review(says(ONE, verdict="incorrect"))
     there = {"path": "app.py", "line": 7, "body": "Is that right?"}
@@ -302,6 +317,20 @@ def test_a_finding_of_an_earlier_head_is_dismissed_where_it_stands(world: Talk) 
     world.quiet()
     assert world.gate() == RED
     assert "carried over, still open" in world.body
+
+
+def test_what_was_resolved_and_dismissed_and_is_opened_again_stands_behind_no_success(world: Talk) -> None:
+    world.review(says(ONE, replace(TWO, priority=3), verdict="incorrect"))
+    head = world.push(BAD.replace("bad 5\n", "good 5\n"))
+    gone = EarlierAnswer("E1", "resolved", head, "The line is gone.")
+    world.review(lambda job: Result("correct", "s", "r", "l", (), (gone,)))
+    world.say("won't fix")
+    world.quiet()
+    world.say("reopen: it is still there, in another file")
+    world.model.answers.append(says(verdict="correct"))
+    for _ in range(3):
+        world.quiet()
+    assert world.gate().startswith("failure")
 
 
 def test_a_review_that_holds_no_longer_shows_no_success(world: Talk) -> None:
@@ -456,6 +485,22 @@ def test_conversations_that_cannot_be_read_are_a_fault_and_decide_nothing(world:
     world.github.failures.clear()
     world.quiet()
     assert world.gate() == GREEN
+
+
+def test_a_reply_to_a_finding_of_a_review_that_waits_for_its_gate_is_not_forgotten(world: Talk) -> None:
+    world.review(says(ONE, verdict="incorrect"))
+    world.github.push(APP, "change", {"other.py": "x = 1\n"})
+    world.github.fail(method="POST", path="/statuses/", status=502, times=999)
+    world.review(says(ONE, TWO, verdict="incorrect"))
+    world.say("won't fix", top=world.top(TWO.title))
+    for _ in range(3):
+        world.now += 301
+        world.cycle(world.real_reviewer()).run()
+    world.github.failures.clear()
+    for _ in range(4):
+        world.now += 1000
+        world.quiet()
+    assert [it.state for it in world.store.known(f"{APP}#1") if it.finding.title == TWO.title] == ["dismissed"]
 
 
 # ---- the comment
