@@ -22,15 +22,27 @@ _NAMES = (
     " .fs .go .gradle .graphql .groovy .h .hcl .hh .hpp .hs .htm .html .ini .java .jl .js .json .jsx .kt .kts .lisp"
     " .lua .m .md .mjs .mk .ml .mm .nix .pas .php .phtml .pl .pm .proto .ps1 .psm1 .py .pyi .pyw .r .rb .rs .rst .s"
     " .sass .scala .scss .sh .sql .svelte .svg .swift .tcl .tf .toml .ts .tsx .txt .vb .vhd .vim .vue .xml .yaml .yml"
-    " .zig .zsh"
+    " .zig .zsh .asp .aspx .bazel .bzl .cnf .cshtml .csproj .cts .ejs .env .erb .fsproj .gemspec .j2 .jsp .ksh .mts"
+    " .podspec .properties .props .psd1 .rake .sbt .service .targets .tmpl .vbproj .vbs .wsf"
 )
 _TEXTS = frozenset(_NAMES.split())
+# Those that have no such suffix, before their first dot: Dockerfile.dev, .bashrc.
+_CALLED_SO = (
+    "babelrc bash_profile bashrc brewfile caddyfile codeowners containerfile dockerfile earthfile editorconfig"
+    " env envrc eslintrc gemfile gitattributes gitignore gitmodules gnumakefile gradlew htaccess jenkinsfile justfile"
+    " kbuild kconfig makefile npmrc podfile prettierrc procfile profile rakefile snakefile tiltfile vagrantfile yarnrc"
+    " zshenv zshrc"
+)
+_CALLED = frozenset(_CALLED_SO.split())
 MAX_TOGETHER = 12  # files of one name; more of them have nothing else in common
 
 
 def is_text(path: str, content: bytes) -> bool:
     """Whether a file that git calls binary is to be read all the same: one NUL byte must not hide a change."""
-    if PurePosixPath(path).suffix.casefold() in _TEXTS or content.startswith((b"#!", b"<?", b"\xff\xfe", b"\xfe\xff")):
+    name = PurePosixPath(path).name.casefold()
+    if name.removeprefix(".").partition(".")[0] in _CALLED or PurePosixPath(name).suffix in _TEXTS:
+        return True
+    if content.startswith((b"#!", b"<?", b"\xff\xfe", b"\xfe\xff")):
         return True
     rest = content.replace(b"\0", b"")
     if (len(content) - len(rest)) * MOST_NULS > len(content):
