@@ -240,3 +240,43 @@ def test_while_it_is_unknown_who_may_write_nothing_is_decided() -> None:
 
     with pytest.raises(TimeoutError):
         decided(said(("alice", "won't fix"), ("bob", "reopen")), 0, unknown)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "won't fix, provided that the check is added first",
+        "won't fix, assuming CI covers it",
+        "by design, as long as nobody calls it twice",
+        "false positive, pending confirmation by @bob",
+        "False positive (to be confirmed)",
+        "false positive: only if the list is sorted",
+        "False positive. On second thought, it is real.",
+        "False positive. Wrong: it is real.",
+        "false positive - not!",
+        "By design, not.",
+        "By design: no way",
+        "false positive: definitely not",
+        "Not a bug: false, it is one",
+        "False positive.\nHmm, I take that back.",
+    ],
+)
+def test_what_is_taken_back_or_depends_on_something_dismisses_nothing(said: str) -> None:
+    assert read(said) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "won't fix: this code is going away.",
+        "False positive: the list is never empty.",
+        "By design, see the docs.",
+        "Not a bug: not reachable from outside.",
+        "false positive - no caller passes None",
+        "Not a bug. No caller passes None.",
+        "won't fix: assumptions are documented",
+        "won't fix, wrong layer for that",
+    ],
+)
+def test_a_reason_is_one(said: str) -> None:
+    assert (found := read(said)) is not None and found.state == "dismissed"

@@ -55,11 +55,16 @@ _ENDS = re.compile(r"[.:;!?()\u2026\u2013\u2014\n]+|\s-+\s")
 # What takes it back, in the next words or the next sentence; and what makes it depend on something, in the same one.
 _TAKES_BACK = re.compile(
     r"\W*(?:(?:but|though|however|nope|(?:just\s+)?kidding|jk|never\s*mind|maybe|perhaps|probably"
+    r"|on\s+second\s+thoughts?|no\s+way|hm+|(?:definitely|certainly|absolutely)\s+not"
     r"|not\s+(?:sure|really|quite)|i\s+(?:doubt|guess|wonder|disagree|don['\u2019]?t))\b|(?:no|wait|or)\b(?=\s*[,.!\u2026?]|\s+(?:wait|not|is|it)\b)"
-    r"|actually\s+\w)",
+    r"|(?:not|wrong|false)(?=\s*(?:[.,:!\n]|\Z))|actually\s+\w)",
     re.IGNORECASE,
 )
-_DEPENDS = re.compile(r"\W*(?:yet|unless|until|if|when|or|except|once)\b", re.IGNORECASE)
+_DEPENDS = re.compile(
+    r"\W*(?:yet|unless|until|(?:only\s+)?if|when|or|except|once|provided|assuming|(?:as|so)\s+long\s+as|pending"
+    r"|subject\s+to|to\s+be\s+(?:confirmed|checked|verified))\b",
+    re.IGNORECASE,
+)
 _ONLY_SAID_SO = re.compile(r"\s*(?:why|who|how|when|where)\b", re.IGNORECASE)  # a question that asks nobody
 _UNSEEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code|blockquote|del|s|strike|details|script|style)\b.*?(?:</\1\s*>|\Z)",
