@@ -100,12 +100,12 @@ class Publisher:
         limited: set[str] = set()
         for target in dict.fromkeys(letter.target for letter in self.store.letters()):
             seen = listed.get(target)
-            if seen is None or self.stop.is_set() or seen.forge.name in limited:
+            if seen is None or self.stop.is_set() or _limit(seen) in limited:
                 continue  # not listed now: the forge did not say that it is closed
             met = self._send(seen)
             faults += met
             if any(fault.cause == "forge-rate-limited" for fault in met):
-                limited.add(seen.forge.name)
+                limited.add(_limit(seen))
             self.progress.moved()
         return faults
 
@@ -136,3 +136,9 @@ class Publisher:
                 if error.cause != "forge-not-found":  # of a repository that is watched, its listing tells
                     faults.append(fault_of(error))
         return faults + self.deliver(gone)
+
+
+def _limit(seen: Seen) -> str:
+    """Whose limit holds: an App's installations have one for each owner."""
+    owner = seen.pull.repository.partition("/")[0].casefold() if seen.forge.check_runs else ""
+    return f"{seen.forge.name} {owner}"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from apps import GRANTED, ID, add_app, as_app, pem
-from fake_github import FakeGitHub
+from fake_github import FakeGitHub, render
 from fake_github.clients import CONTEXT, Clock, MemoryEtags
+from fake_github.state import App, Request
 from world import APP, World, found, reviewed
 
 from appliance import redaction
@@ -82,6 +83,22 @@ def test_a_whole_cycle(world: AsApp, github: FakeGitHub) -> None:
     assert comment.author == world.forge.me() == "review-appliance[bot]"
     world.run()
     assert made(github) == ["77"], "one token is enough for an hour"
+
+
+def test_an_owner_who_is_limited_holds_up_no_delivery_of_another(world: AsApp, github: FakeGitHub) -> None:
+    world.forge.close()
+    world.forge = world.forge_of(APP, OTHER)  # type: ignore[assignment]
+    world.script = lambda pull, _: reviewed(pull, found(1), verdict="incorrect")
+    github.fail(method="POST", path="/comments", status=502, times=99)
+    world.run()
+    assert [github.comments(name, 1) for name in (APP, OTHER)] == [[], []]
+    github.failures.clear()
+    limited = {"status": 429, "headers": {"Retry-After": "3600"}, "body": {"message": "slow down"}}
+    github.fail(method="POST", path=f"/repos/{APP}", times=99, **limited)
+    world.now += 301
+    github.adjust(clock_offset=github.clock_offset + 301)
+    world.run()
+    assert [len(github.comments(name, 1)) for name in (APP, OTHER)] == [0, 1]
 
 
 # ---- tokens
@@ -323,6 +340,20 @@ def test_an_owner_without_the_app_holds_up_no_other(world: AsApp, github: FakeGi
     assert result.reviewed == 1
     assert result.unhealthy is not None and "not installed for alice" in result.unhealthy.sentence
     assert {row.target for row in world.store.states()} == {f"{APP}#1", f"{OTHER}#1"}, "unknown is not none"
+
+
+def test_an_installation_whose_account_is_not_told_holds_up_nobody(
+    app: GitHubInstallations, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GitHub's own description says that `account` may be null."""
+    shown = render.installation
+
+    def nameless(request: Request, it: App, owner: str, number: int) -> dict[str, object]:
+        return shown(request, it, owner, number) | ({"account": None} if owner == "alice" else {})
+
+    monkeypatch.setattr(render, "installation", nameless)
+    assert app.pulls(APP)[0].target == f"{APP}#1"
+    assert app.pulls(OTHER), "found by its repository"
 
 
 # ---- the doctor

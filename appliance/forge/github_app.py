@@ -128,14 +128,18 @@ def keep_installation(value: Any) -> Row:
     where = "installation"
     entry = _object(value, where)
     granted = _object(entry.get("permissions"), f"{where}.permissions")
-    account = _object(entry.get("account"), f"{where}.account")
+    account = entry.get("account")  # GitHub may name none
     return {
         "id": _number(entry, "id", where),
-        "owner": _text(account, "login" if "login" in account else "slug", f"{where}.account"),
+        "owner": "" if account is None else _owner(_object(account, f"{where}.account"), f"{where}.account"),
         "suspended": entry.get("suspended_at") is not None,
         "permissions": [[str(name), str(level)] for name, level in sorted(granted.items())],
         "page": _page(entry, where),
     }
+
+
+def _owner(account: Row, where: str) -> str:
+    return _text(account, "login" if "login" in account else "slug", where)
 
 
 def keep_access(value: Any) -> Row:
