@@ -20,7 +20,7 @@ from appliance.core.outcomes import Ending
 from appliance.core.redact import encoded, forms, masked, redact
 
 KEY_LINE = 16  # characters; a shorter line of a key tells too little of it, and might be a word
-MAX_PASSING = 40  # values: a login has four, which change with each refresh
+MAX_PASSING = 400  # values: a login has four, an App one for each owner, and its claims; all change with each refresh
 
 _lasting: dict[str | bytes, tuple[str, ...]] = {}  # each with its spellings
 _passing: dict[str | bytes, tuple[str, ...]] = {}  # the one that was told last is the last

@@ -1,5 +1,6 @@
 """Every way out says no secret: log, health, store, forge, terminal, what nobody caught."""
 
+import base64
 import json
 import logging
 import subprocess
@@ -27,6 +28,7 @@ from appliance.core.verdict import MAX_DESCRIPTION, Gate
 from appliance.delivery import Delivery
 from appliance.failures import fault_of
 from appliance.forge import ForgeError
+from appliance.forge.github_login import InstallationLogin, ServerTime
 from appliance.git import Mirrors
 from appliance.login import Login
 from appliance.settings import SettingsError
@@ -188,10 +190,10 @@ def test_the_signing_key_and_the_login_tell_it_too(tmp_path: Path) -> None:
 
 
 def test_its_memory_is_bounded_and_what_lasts_is_never_forgotten() -> None:
-    for number in range(200):
+    for number in range(500):
         redaction.keep_secret(f"{number:03}-refreshed-token", "the-account", passing=True)
     assert len(redaction._passing) == redaction.MAX_PASSING
-    assert redaction.say("199-refreshed-token the-account") == "[redacted] [redacted]"
+    assert redaction.say("499-refreshed-token the-account") == "[redacted] [redacted]"
     assert redaction.say("000-refreshed-token") == "000-refreshed-token"
     assert redaction.say(OURS) == "[redacted]", "the key is told once, at the start"
 
@@ -205,3 +207,22 @@ def test_what_lasts_is_not_made_passing_by_being_used() -> None:
 def test_what_a_program_goes_on_reading_has_only_our_own_cut_out() -> None:
     assert redaction.ours_out(f"{OURS} {THEIRS}") == f"[redacted] {THEIRS}"
     assert redaction.known() == redaction._known != ()
+
+
+def test_no_token_that_is_held_is_ever_said_however_many_owners_there_are() -> None:
+    def made(n: int) -> InstallationLogin:
+        def make() -> tuple[str, float]:
+            token = f"ghs_4711.{n:04d}" + "q7Zk9" * 100 + f".{n:04d}"
+            redaction.keep_secret(token, passing=True)  # as GitHubApp does
+            return token, 3600.0
+
+        return InstallationLogin(f"App for {n}", make, ServerTime(lambda: 0.0))
+
+    logins = [made(n) for n in range(60)]
+    for one in logins:
+        one.secret()
+    for one in logins:
+        token = one.secret()
+        header = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        assert token not in redaction.redacted(f"said {token} so"), "plain"
+        assert header not in redaction.redacted(f"said {header} so"), "as git has it"
