@@ -12,6 +12,7 @@ SKIPS = {
     "in the test": "import pytest\ndef test_one(): pytest.skip('no engine')\n",
     "by a mark": "import pytest\n@pytest.mark.skipif(True, reason='not root')\ndef test_one(): pass\n",
     "in a fixture": "import pytest\n@pytest.fixture\ndef it(): pytest.skip('no')\ndef test_one(it): pass\n",
+    "as expected to fail": "import pytest\n@pytest.mark.xfail(reason='to be written')\ndef test_one(): assert 0\n",
     "as a module": "import pytest\npytest.skip('no compose', allow_module_level=True)\n",
 }
 
